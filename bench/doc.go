@@ -1,0 +1,2 @@
+// Package bench measures idempo against its peers.
+package bench

@@ -1,0 +1,2 @@
+// Package idempgx is the pgx store.
+package idempgx

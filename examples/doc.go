@@ -1,0 +1,2 @@
+// Package examples holds programs that show idempo at work.
+package examples

@@ -1,0 +1,3 @@
+module github.com/idempo/idempo/examples
+
+go 1.26.0

@@ -1,0 +1,2 @@
+// Package storecheck runs the store kit on real databases.
+package storecheck

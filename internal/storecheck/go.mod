@@ -1,0 +1,3 @@
+module github.com/idempo/idempo/internal/storecheck
+
+go 1.26.0
