@@ -12,35 +12,27 @@ import (
 //
 //	compare  a token, digest, signature or password is compared in a time that depends on its bytes
 //	unsafe   unsafe or cgo, tests included
-//	rand     math/rand in a package that also uses crypto: a secret could be drawn from it
+//	rand     math/rand in a file that also uses crypto: a secret could be drawn from it
 //	primitive  a home-made hash or cipher
 //
 // It goes by names, so it misses a secret called x. A comparison of something public says so at its end, with the reason:
 // // not secret: a checksum of a public file
 func (s *Source) CheckSecrets() []Finding {
 	var fs findings
-	crypto, random := map[string]bool{}, map[string]string{}
 	for _, f := range s.Files {
-		for _, imp := range f.imports() {
-			switch {
-			case imp == "unsafe" || imp == "C":
-				fs.add("unsafe", f.Path, "imports %s", imp)
-			case f.Test || f.Kit:
-			case imp == "math/rand" || imp == "math/rand/v2":
-				random[f.Dir] = f.Path
-			case strings.HasPrefix(imp, "crypto/"):
-				crypto[f.Dir] = true
-			}
+		imports := f.imports()
+		if slices.Contains(imports, "unsafe") || slices.Contains(imports, "C") {
+			fs.add("unsafe", f.Path, "imports unsafe or C")
 		}
-		if !f.Test && !f.Kit {
-			s.checkCompare(f, &fs)
-			s.checkPrimitive(f, &fs)
+		if f.Test || f.Kit {
+			continue
 		}
-	}
-	for dir, file := range random {
-		if crypto[dir] {
-			fs.add("rand", file, "math/rand in a package that uses crypto: move it to one that holds no secret, such as internal/backoff")
+		random := slices.Contains(imports, "math/rand") || slices.Contains(imports, "math/rand/v2")
+		if random && slices.ContainsFunc(imports, func(i string) bool { return strings.HasPrefix(i, "crypto/") }) {
+			fs.add("rand", f.Path, "math/rand beside crypto: a secret could be drawn from it; move it to a file that holds none")
 		}
+		s.checkCompare(f, &fs)
+		s.checkPrimitive(f, &fs)
 	}
 	return fs.sorted()
 }
