@@ -72,7 +72,7 @@ func (p AcquireParams) judgeSame(r, eff Record, now time.Time) (Acquired, bool, 
 		return take(true)
 	}
 	switch { // pending
-	case !r.Lapsed(now) && r.Token == p.Token && !p.Token.IsZero():
+	case !r.Lapsed(now) && r.Token.Equal(p.Token) && !p.Token.IsZero():
 		// Whether the lost answer was a take-over is not in the row: any attempt but the first may be, so ask the probe.
 		return Acquired{Verdict: VerdictRun, Record: eff, Lapsed: r.Attempt > 1}, false, nil
 	case !r.Lapsed(now):
@@ -135,7 +135,7 @@ func (p AcquireParams) claim(r Record, now time.Time) Record {
 
 // Judge decides a Renew of the stored record r at now. On nil error the returned record is to be written.
 func (p RenewParams) Judge(r Record, found bool, now time.Time) (Record, error) {
-	if !found || r.State != StatePending || r.Token != p.Token || p.Token.IsZero() || r.Lapsed(now) {
+	if !found || r.State != StatePending || !r.Token.Equal(p.Token) || p.Token.IsZero() || r.Lapsed(now) {
 		return Record{}, lost("renew", p.Key, r, found)
 	}
 	c := r.Clone()
@@ -159,7 +159,7 @@ func (p RenewParams) Judge(r Record, found bool, now time.Time) (Record, error) 
 // with nil error: the same result is there already.
 func (p CompleteParams) Judge(r Record, found bool, now time.Time) (rec Record, write bool, err error) {
 	eff, live := r.Effective(now)
-	own := found && live && r.Token == p.Token && !p.Token.IsZero()
+	own := found && live && r.Token.Equal(p.Token) && !p.Token.IsZero()
 	switch {
 	case own && r.State == StateCompleted && eff.State == StateCompleted:
 		if eff.Result.Equal(p.Result) {
@@ -198,7 +198,7 @@ func (p CompleteParams) completed(c Record, now time.Time) Record {
 // whose State is "" says that the row, and its alias rows, are to be removed.
 func (p ReleaseParams) Judge(r Record, found bool, now time.Time) (rec Record, write bool, err error) {
 	eff, live := r.Effective(now)
-	if !found || !live || r.Token != p.Token || p.Token.IsZero() {
+	if !found || !live || !r.Token.Equal(p.Token) || p.Token.IsZero() {
 		return Record{}, false, lost("release", p.Key, r, found)
 	}
 	switch {

@@ -2,6 +2,7 @@ package idempo
 
 import (
 	"bytes"
+	"crypto/subtle"
 	"slices"
 	"time"
 )
@@ -20,6 +21,9 @@ func (Token) MarshalText() ([]byte, error) { return []byte("***"), nil }
 
 // IsZero reports whether t is no token at all.
 func (t Token) IsZero() bool { return t == Token{} }
+
+// Equal compares two tokens in constant time.
+func (t Token) Equal(o Token) bool { return subtle.ConstantTimeCompare(t[:], o[:]) == 1 }
 
 // Record is what a store keeps for a key. Times are on the store's clock, UTC, to the microsecond; a zero time is
 // absent. Nothing in a returned Record is shared with the store.
