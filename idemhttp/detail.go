@@ -29,14 +29,6 @@ const (
 
 var errDetail = errors.New("member digests of the record are not understood")
 
-// mismatch says how a request differs from the one that its key belongs to: parts, and pointers of the new request.
-type mismatch struct {
-	Parts   []string `json:"parts"`
-	Changed []string `json:"changed,omitempty"`
-	Added   []string `json:"added,omitempty"`
-	Removed int      `json:"removed,omitempty"`
-}
-
 func (d *digester) detailSize(p *payload) int {
 	size := detailHead + len(d.digests)/4
 	if d.named(p) {
@@ -101,7 +93,7 @@ type members struct {
 
 	stored  map[[8]byte][8]byte
 	pointer []byte // text of the member being visited
-	found   *mismatch
+	found   *Mismatch
 }
 
 // all reports false when there are more members than room.
@@ -284,23 +276,23 @@ func (m *members) name(list []string) []string {
 }
 
 // diff says how p differs from the request that stored, the detail of a record, was made of. s must be the record's own
-// selection and mac its key. Without stored digests the result has no parts. Errors: errDetail for digests that are cut or
+// selection and mac its key. Without stored digests the result is nil. Errors: errDetail for digests that are cut or
 // of another version, body_too_large, and failures to read a spooled body.
-func (s *selection) diff(mac func() hash.Hash, p parts, stored []byte) (mismatch, error) {
+func (s *selection) diff(mac func() hash.Hash, p parts, stored []byte) (*Mismatch, error) {
 	if len(stored) == 0 {
-		return mismatch{}, nil
+		return nil, nil
 	}
 	d := newDigester(mac(), s)
 	if err := d.parts(p); err != nil {
-		return mismatch{}, err
+		return nil, err
 	}
 	count := len(d.digests) / digestSize
 	head := detailHead + 8*count
 	if len(stored) < head || len(stored) > maxDetail || (len(stored)-head)%16 != 0 || stored[0] != detailVersion ||
 		stored[1] > levelTop || int(stored[3]) != count {
-		return mismatch{}, errDetail
+		return nil, errDetail
 	}
-	found := mismatch{Parts: []string{}}
+	found := &Mismatch{Parts: []string{}}
 	for i := range count {
 		if !hmac.Equal(stored[detailHead+8*i:][:8], d.digests[digestSize*i:][:8]) {
 			found.Parts = append(found.Parts, s.partName(i, count))
@@ -310,7 +302,7 @@ func (s *selection) diff(mac func() hash.Hash, p parts, stored []byte) (mismatch
 	if !body || stored[1] == levelParts || !d.named(p.body) || stored[2] != byte(p.body.form) {
 		return found, nil
 	}
-	m := members{d: d, payload: p.body, level: stored[1], stored: map[[8]byte][8]byte{}, found: &found}
+	m := members{d: d, payload: p.body, level: stored[1], stored: map[[8]byte][8]byte{}, found: found}
 	for b := bytes.Clone(stored[head:]); len(b) > 0; b = b[16:] {
 		m.stored[[8]byte(b[:8])] = [8]byte(b[8:16])
 	}

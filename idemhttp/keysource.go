@@ -244,10 +244,13 @@ func (s *keySource) extract(r *http.Request, body *payload) (key string, present
 			key, err = readKey(line, s.strict)
 		}
 	}
+	if err == nil && present {
+		err = s.legal(key)
+	}
 	if err != nil || !present {
 		return "", false, err
 	}
-	return key, true, s.legal(key)
+	return key, true, nil
 }
 
 // line is the only field line of the accepted names.
@@ -271,11 +274,17 @@ func (s *keySource) extractParts(r *http.Request, body *payload) (key string, pr
 		return key, present, err
 	}
 	_, only, _ := strings.Cut(key, ":")
-	return key, true, s.form(only)
+	if err := s.form(only); err != nil {
+		return "", false, err
+	}
+	return key, true, nil
 }
 
 // legal holds a key to length, profile and pattern.
 func (s *keySource) legal(key string) error {
+	if s.uuid && !uuidForm(key) {
+		return s.form(key)
+	}
 	if err := checkLength(key, s.min, s.max); err != nil {
 		return err
 	}
