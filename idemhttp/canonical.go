@@ -77,25 +77,25 @@ type step struct {
 	index int
 }
 
-// weight says what a value counts.
-type weight uint8
+// counted says how far a value counts.
+type counted uint8
 
 const (
-	weightNone weight = iota // left out
-	weightWay                // left out, but something in it may count
-	weightFull
+	countsNone counted = iota // left out
+	countsWay                // left out, but something in it may count
+	countsFull
 )
 
 // start is the state at the root of the document.
-func (c *canon) start() (state []int32, w weight) {
+func (c *canon) start() (state []int32, w counted) {
 	if len(c.trie) < 2 {
-		return nil, weightFull
+		return nil, countsFull
 	}
 	c.stack = append(c.keep[:0], 0)
 	if c.includes() {
-		return c.stack, weightWay
+		return c.stack, countsWay
 	}
-	return c.stack, weightFull
+	return c.stack, countsFull
 }
 
 func (c *canon) includes() bool {
@@ -107,8 +107,8 @@ func (c *canon) includes() bool {
 	return false
 }
 
-// enter is the state and weight of a child. The caller gives the stack back as it was.
-func (c *canon) enter(state []int32, parent weight, in kind, child uint32, index int) ([]int32, weight) {
+// enter is the state of a child and how far it counts. The caller gives the stack back as it was.
+func (c *canon) enter(state []int32, parent counted, in kind, child uint32, index int) ([]int32, counted) {
 	if len(state) == 0 {
 		return nil, parent
 	}
@@ -123,10 +123,10 @@ func (c *canon) enter(state []int32, parent weight, in kind, child uint32, index
 			}
 			if n.excluded {
 				c.stack = c.stack[:base]
-				return nil, weightNone
+				return nil, countsNone
 			}
 			if n.included {
-				w = weightFull
+				w = countsFull
 			}
 			if n.fallback != nil && in == kindObject {
 				fall = n.fallback
@@ -135,11 +135,11 @@ func (c *canon) enter(state []int32, parent weight, in kind, child uint32, index
 		}
 	}
 	below := c.stack[base:]
-	if w == weightWay && (len(below) == 0 || c.doc.first(child) == 0) {
-		return below, weightNone
+	if w == countsWay && (len(below) == 0 || c.doc.first(child) == 0) {
+		return below, countsNone
 	}
-	if fall != nil && w == weightFull && c.is(child, below, fall.canonical) {
-		return below, weightNone
+	if fall != nil && w == countsFull && c.is(child, below, fall.canonical) {
+		return below, countsNone
 	}
 	return below, w
 }
@@ -154,7 +154,7 @@ func (c *canon) is(n uint32, state []int32, want []byte) bool {
 // document writes the whole document.
 func (c *canon) document() {
 	state, w := c.start()
-	if w == weightFull {
+	if w == countsFull {
 		c.value(0, state, true)
 		return
 	}
@@ -195,7 +195,7 @@ func (c *canon) children(n uint32, state []int32) {
 	index := 0
 	for child := c.doc.first(n); child != 0 && !c.out.full; child = c.doc.nodes[child].next {
 		base := len(c.stack)
-		if below, w := c.enter(state, weightFull, in, child, index); w == weightFull {
+		if below, w := c.enter(state, countsFull, in, child, index); w == countsFull {
 			if in == kindObject {
 				c.out.byte('k')
 				putText(c.out, c.doc.nameOf(child))
@@ -226,10 +226,10 @@ func (c *canon) way(n uint32, state []int32) {
 	index := 0
 	for child := c.doc.first(n); child != 0; child = c.doc.nodes[child].next {
 		base := len(c.stack)
-		below, w := c.enter(state, weightWay, in, child, index)
-		if w != weightNone {
+		below, w := c.enter(state, countsWay, in, child, index)
+		if w != countsNone {
 			c.path = append(c.path, step{kind: in, child: child, index: index})
-			if w == weightFull {
+			if w == countsFull {
 				c.value(child, below, false)
 			} else {
 				c.way(child, below)

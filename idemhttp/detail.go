@@ -104,7 +104,7 @@ func (m *members) all() bool {
 		*c = canon{doc: &m.payload.doc, trie: m.d.sel.trie, out: &m.d.out}
 		state, w := c.start()
 		if c.doc.nodes[0].kind < kindArray {
-			return w != weightFull || m.jsonMember(0, state, w, m.pointerDigest([8]byte{}, '/', nil))
+			return w != countsFull || m.jsonMember(0, state, w, m.pointerDigest([8]byte{}, '/', nil))
 		}
 		return m.json(0, state, w, [8]byte{}, 0)
 	case bodyURL:
@@ -113,7 +113,7 @@ func (m *members) all() bool {
 	return m.fields()
 }
 
-func (m *members) json(n uint32, state []int32, w weight, above [8]byte, depth int) bool {
+func (m *members) json(n uint32, state []int32, w counted, above [8]byte, depth int) bool {
 	c := &m.d.canon
 	in := c.doc.nodes[n].kind
 	if in < kindArray || m.level == levelTop && depth == 1 {
@@ -123,8 +123,8 @@ func (m *members) json(n uint32, state []int32, w weight, above [8]byte, depth i
 	index := 0
 	for child := c.doc.first(n); child != 0; child = c.doc.nodes[child].next {
 		base, length := len(c.stack), len(m.pointer)
-		below, weight := c.enter(state, w, in, child, index)
-		if weight == weightFull || weight == weightWay && c.has(child, below) {
+		below, counted := c.enter(state, w, in, child, index)
+		if counted == countsFull || counted == countsWay && c.has(child, below) {
 			empty = false
 			var digest [8]byte
 			if in == kindObject {
@@ -132,14 +132,14 @@ func (m *members) json(n uint32, state []int32, w weight, above [8]byte, depth i
 			} else {
 				digest = m.pointerDigest(above, 'i', strconv.AppendInt(m.d.sum[:0], int64(index), 10))
 			}
-			if !m.json(child, below, weight, digest, depth+1) {
+			if !m.json(child, below, counted, digest, depth+1) {
 				return false
 			}
 		}
 		c.stack, m.pointer = c.stack[:base], m.pointer[:length]
 		index++
 	}
-	if empty && w == weightFull {
+	if empty && w == countsFull {
 		if depth == 0 {
 			above = m.pointerDigest(above, '/', nil)
 		}
@@ -154,8 +154,8 @@ func (c *canon) has(n uint32, state []int32) bool {
 	index := 0
 	for child := c.doc.first(n); child != 0; child = c.doc.nodes[child].next {
 		base := len(c.stack)
-		below, w := c.enter(state, weightWay, in, child, index)
-		found := w == weightFull || w == weightWay && c.has(child, below)
+		below, w := c.enter(state, countsWay, in, child, index)
+		found := w == countsFull || w == countsWay && c.has(child, below)
 		c.stack = c.stack[:base]
 		if found {
 			return true
@@ -188,10 +188,10 @@ func (m *members) beginValue(pointer [8]byte) {
 	}
 }
 
-func (m *members) jsonMember(n uint32, state []int32, w weight, pointer [8]byte) bool {
+func (m *members) jsonMember(n uint32, state []int32, w counted, pointer [8]byte) bool {
 	c := &m.d.canon
 	m.beginValue(pointer)
-	if w == weightFull {
+	if w == countsFull {
 		c.value(n, state, true)
 	} else {
 		c.path, c.written = c.path[:0], 0
