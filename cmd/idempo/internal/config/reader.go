@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -351,12 +350,17 @@ func scalarOf(n *yaml.Node, s string) (any, error) {
 }
 
 func contains(words []string, w string) bool {
-	return slices.Contains(words, w)
+	for _, x := range words {
+		if x == w {
+			return true
+		}
+	}
+	return false
 }
 
 func firstSentence(doc string) string {
-	if before, _, ok := strings.Cut(doc, ". "); ok {
-		return before
+	if i := strings.Index(doc, ". "); i >= 0 {
+		return doc[:i]
 	}
 	return strings.TrimSuffix(doc, ".")
 }
