@@ -3,6 +3,7 @@ package gateway
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -43,10 +44,8 @@ func (f *findings) word(path, value string, allowed ...string) bool {
 	if value == "" {
 		return true
 	}
-	for _, a := range allowed {
-		if value == a {
-			return true
-		}
+	if slices.Contains(allowed, value) {
+		return true
 	}
 	f.add(path, "is %q; write one of: %s", value, strings.Join(allowed, ", "))
 	return false

@@ -23,7 +23,6 @@ type answerCase struct {
 
 // answerCases are the shapes of answers that row after row of section 6 asks for.
 func answerCases() []answerCase {
-	big := bytes.Repeat([]byte("0123456789abcdef"), 10_000) // 160,000 bytes: over what stays in memory
 	text := func(status int, body string) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(status)
@@ -36,7 +35,7 @@ func answerCases() []answerCase {
 			text(status, body)(w, r)
 		}
 	}
-	return []answerCase{
+	cases := []answerCase{
 		{name: "nothing written", serve: func(http.ResponseWriter, *http.Request) {}},
 		{name: "implicit 200", serve: func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("hello")) }},
 		{name: "201 with Location", serve: func(w http.ResponseWriter, _ *http.Request) {
@@ -82,6 +81,14 @@ func answerCases() []answerCase {
 			w.Header().Add("X-Empty", "")
 			w.WriteHeader(200)
 		}},
+	}
+	return append(cases, copyCases()...)
+}
+
+// copyCases are those of large bodies, lengths and trailers.
+func copyCases() []answerCase {
+	big := bytes.Repeat([]byte("0123456789abcdef"), 10_000) // 160,000 bytes: over what stays in memory
+	return []answerCase{
 		{name: "io.Copy", serve: func(w http.ResponseWriter, _ *http.Request) { _, _ = io.Copy(w, bytes.NewReader(big)) }},
 		{name: "ReadFrom", serve: func(w http.ResponseWriter, _ *http.Request) {
 			src := io.LimitReader(bytes.NewReader(big), 70_000)

@@ -123,7 +123,7 @@ func (w *redactor) null() error {
 // below are the pointers that go on under a name or an index.
 func (r redaction) below(token string, element bool) (out redaction) {
 	for _, tokens := range r {
-		if tokens[0] == token || element && tokens[0] == "*" {
+		if tokens[0] == token || element && tokens[0] == "*" { // not secret: parts of a JSON pointer
 			out = append(out, tokens[1:])
 		}
 	}

@@ -110,13 +110,34 @@ func (s *Source) checkSize(f *File, fs *findings) {
 		fs.add(ruleSize, f.Path, "%d lines, limit %d: split it by noun", f.Lines, limit)
 	}
 	f.funcs(func(fn *ast.FuncDecl) {
-		if n := s.span(fn); n > maxFuncLines {
-			fs.add(ruleSize, s.at(fn), "func %s has %d lines, limit %d", fn.Name.Name, n, maxFuncLines)
-		}
+		s.checkFunc(fn, fn.Name.Name, f.Test || f.Kit, fs)
 		if fn.Recv == nil && fn.Name.Name == "init" && !f.Cmd {
 			fs.add("init", s.at(fn), "func init outside cmd: what happens at import cannot be tested or avoided")
 		}
 	})
+}
+
+// checkFunc counts the lines of a function. In tests the functions given to Run are tests of their own and count apart.
+func (s *Source) checkFunc(fn ast.Node, name string, isTest bool, fs *findings) {
+	n := s.span(fn)
+	if isTest {
+		ast.Inspect(fn, func(in ast.Node) bool {
+			call, ok := in.(*ast.CallExpr)
+			if !ok || lastName(call.Fun) != "Run" || len(call.Args) != 2 {
+				return true
+			}
+			sub, ok := call.Args[1].(*ast.FuncLit)
+			if !ok {
+				return true
+			}
+			n -= s.span(sub) - 1
+			s.checkFunc(sub, name+", a subtest", true, fs)
+			return false
+		})
+	}
+	if n > maxFuncLines {
+		fs.add(ruleSize, s.at(fn), "func %s has %d lines, limit %d", name, n, maxFuncLines)
+	}
 }
 
 var (

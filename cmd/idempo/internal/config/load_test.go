@@ -179,11 +179,12 @@ func TestLimits(t *testing.T) {
 		refused(t, "version: 1\n# "+strings.Repeat("x", 1<<20), "idempo.yaml:1:1: file too large: at most 1 MiB")
 		refused(t, "version: 1\nlog: "+strings.Repeat("[", 60)+strings.Repeat("]", 60)+"\n", "idempo.yaml:2:55: nested too deep: at most 50 levels")
 		refused(t, "version: 1\nlog: "+strings.Repeat("[", 500_000)+"\n", "idempo.yaml:2:1006: nested too deep: at most 50 levels")
-		bomb := "a: &a [x, x, x, x, x, x, x, x, x, x]\n"
+		var bomb strings.Builder
+		bomb.WriteString("a: &a [x, x, x, x, x, x, x, x, x, x]\n")
 		for _, c := range "bcdefghi" {
-			bomb += string(c) + ": &" + string(c) + " [" + strings.TrimSuffix(strings.Repeat("*"+string(c-1)+", ", 10), ", ") + "]\n"
+			bomb.WriteString(string(c) + ": &" + string(c) + " [" + strings.TrimSuffix(strings.Repeat("*"+string(c-1)+", ", 10), ", ") + "]\n")
 		}
-		_, _, err := load(t, bomb, nil)
+		_, _, err := load(t, bomb.String(), nil)
 		if err == nil || !strings.Contains(err.Error(), "aliases expand to over 10000 nodes") {
 			t.Errorf("an alias bomb: %v", err)
 		}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -350,17 +351,12 @@ func scalarOf(n *yaml.Node, s string) (any, error) {
 }
 
 func contains(words []string, w string) bool {
-	for _, x := range words {
-		if x == w {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(words, w)
 }
 
 func firstSentence(doc string) string {
-	if i := strings.Index(doc, ". "); i >= 0 {
-		return doc[:i]
+	if before, _, ok := strings.Cut(doc, ". "); ok {
+		return before
 	}
 	return strings.TrimSuffix(doc, ".")
 }

@@ -116,7 +116,7 @@ func TestExample(t *testing.T) {
 	})
 	t.Run("[operations/OP36] no line of the example is longer than 112 columns", func(t *testing.T) {
 		t.Parallel()
-		for _, line := range strings.Split(Example(), "\n") {
+		for line := range strings.SplitSeq(Example(), "\n") {
 			if len([]rune(line)) > 112 {
 				t.Error(line)
 			}
@@ -142,7 +142,7 @@ func difference(a, b []string) (out []string) {
 func pathsOfExample(text string) (paths []string) {
 	key := regexp.MustCompile(`^( *)([a-z0-9_]+|NAME|-):?( |$)`)
 	stack := []string{}
-	for _, line := range strings.Split(text, "\n") {
+	for line := range strings.SplitSeq(text, "\n") {
 		line = strings.TrimPrefix(line, "# ")
 		m := key.FindStringSubmatch(line)
 		if m == nil || (!strings.Contains(line, m[2]+":") && m[2] != "-") {
