@@ -2,6 +2,8 @@ package idempo
 
 import (
 	"bytes"
+	"crypto/subtle"
+	"slices"
 	"time"
 )
 
@@ -30,7 +32,10 @@ func (p AcquireParams) Judge(r Record, found bool, now time.Time) (a Acquired, w
 		}
 		return Acquired{Verdict: VerdictRun, Record: p.claim(r, now)}, true, nil
 	}
-	same := eff.Recipe == p.Recipe && bytes.Equal(eff.Hash, p.Hash)
+	if p.foreign(r) {
+		return p.judgeIdentity(eff)
+	}
+	same := eff.Recipe == p.Recipe && subtle.ConstantTimeCompare(eff.Hash, p.Hash) == 1
 	if eff.State == StateExpired {
 		if !same {
 			eff.Result.Resource = Resource{}
@@ -42,6 +47,26 @@ func (p AcquireParams) Judge(r Record, found bool, now time.Time) (a Acquired, w
 		return Acquired{Verdict: VerdictMismatch, Record: eff}, false, nil
 	}
 	return p.judgeSame(r, eff, now)
+}
+
+// foreign reports whether r was found by a business identity (p.Unique) and stands for another key.
+func (p AcquireParams) foreign(r Record) bool {
+	return len(p.Unique) > 0 && r.Key.ID != p.Key.ID && !slices.Contains(p.Aliases, r.Key.ID)
+}
+
+// judgeIdentity is Judge for a record of another key that holds one of p.Unique: it is shown as a pointer only.
+func (p AcquireParams) judgeIdentity(eff Record) (Acquired, bool, error) {
+	eff.Result, eff.Snapshot, eff.Note = Result{Resource: eff.Result.Resource}, nil, ""
+	a := Acquired{Record: eff}
+	switch eff.State {
+	case StateCompleted, StateExpired:
+		a.Verdict = VerdictReplay
+	case StateInDoubt:
+		a.Verdict = VerdictInDoubt
+	default:
+		a.Verdict, a.RetryAfter = VerdictInProgress, time.Second
+	}
+	return a, false, nil
 }
 
 // judgeSame is Judge for a record that stands for the same request.

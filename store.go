@@ -94,9 +94,15 @@ type Taker interface {
 }
 
 // AcquireParams is one attempt to win a key. Byte slices belong to the caller and are not changed.
+//
+// Key.ID, Aliases and Unique are digests of one namespace, (tenant, operation, digest): the record's row holds the
+// first, alias rows the rest, and the unique key over them all decides. Where several are taken already, the record of
+// the first one counts, in the order Key, Aliases, Unique. A claim occupies them all or, if another holds one, none; a
+// take-over occupies those that are missing.
 type AcquireParams struct {
 	Key           Key
 	Aliases       []string      // digests of the same key under the other digest keys; each is occupied as well
+	Unique        []string      // digests of business identities; each is occupied like an alias, and Release frees them
 	Hash          []byte        // fingerprint
 	Recipe        string        // how Hash was made
 	Detail        []byte        // member digests
@@ -163,6 +169,7 @@ type ReleaseParams struct {
 	Note      string        // at most 4 KiB
 	Retention time.Duration // how long a failure binds its fingerprint
 	Due       time.Duration // until the next probe
+	Free      []string      // the claim's Unique: given back with StateFailed
 	Now       time.Time
 }
 

@@ -1,0 +1,231 @@
+package idempo
+
+import (
+	"context"
+	"time"
+
+	"github.com/idempo/idempo/internal/backoff"
+	"github.com/idempo/idempo/internal/fingerprint"
+)
+
+// Begin asks whether the intent may run. With VerdictRun the caller does the work and then calls Claim.Complete,
+// Release or Doubt; every other verdict is an answer, not an error.
+//
+// An atomic operation must be begun in a transaction (Engine.InTx, or the store's WithTx), a leased one outside of
+// any: code misuse, without a store call. A key begun again inside its own claim is code nested. Other errors: invalid,
+// not_issued, quota_exceeded, record_unreadable, unavailable. A leased claim that is never settled stops renewing after
+// Operation.MaxRun.
+func (e *Engine) Begin(ctx context.Context, req Request) (Begun, error) {
+	c, err := e.prepare(ctx, &req)
+	if err != nil {
+		return Begun{}, err
+	}
+	b, err := e.beginOnly(ctx, c)
+	c.verdict(b, err)
+	return b, err
+}
+
+func (e *Engine) beginOnly(ctx context.Context, c *call) (Begun, error) {
+	if err := c.placed(); err != nil {
+		return Begun{}, err
+	}
+	if c.inTx {
+		return e.beginInTx(ctx, c)
+	}
+	return e.lead(ctx, c, func(ctx context.Context, f *flight) (Begun, error) { return e.beginLeased(ctx, c, f) })
+}
+
+// placed refuses a guard that does not fit the context.
+func (c *call) placed() error {
+	switch {
+	case c.op.Guard == GuardAtomic && !c.inTx:
+		return c.fail("misuse", "an atomic operation needs a transaction in the context: Engine.Do, Engine.InTx or the store's WithTx")
+	case c.op.Guard == GuardLeased && c.inTx:
+		return c.fail("misuse", "a leased claim inside a transaction would vanish with its rollback; begin it outside")
+	}
+	return nil
+}
+
+// verdict observes how a Begin ended.
+func (c *call) verdict(b Begun, err error) {
+	ev := Event{Kind: "begin", Verdict: b.Verdict, Attempt: b.Record.Attempt}
+	switch {
+	case err != nil && b.Verdict == "":
+		ev.Class, ev.Err = codeOf(err), err
+	case b.Verdict == VerdictReplay:
+		ev.Age, ev.Trace = b.Record.Now.Sub(b.Record.CompletedAt), b.Record.Trace
+	}
+	c.observe(ev)
+}
+
+// beginInTx claims an atomic key in the transaction of ctx. It never waits: a waiter would hold a connection.
+func (e *Engine) beginInTx(ctx context.Context, c *call) (Begun, error) {
+	var f *flight
+	if c.own {
+		var leader bool
+		if f, leader = e.flights.join(c); !leader {
+			b, _, err := e.follow(ctx, c, f, time.Time{})
+			return b, err
+		}
+	}
+	b, err := e.claimAtomic(ctx, c, f)
+	if b.Claim == nil {
+		e.flights.finish(f, b)
+	}
+	return b, err
+}
+
+// claimAtomic makes the claim of an atomic key in the transaction of ctx.
+func (e *Engine) claimAtomic(ctx context.Context, c *call, f *flight) (Begun, error) {
+	a, err := c.acquire(ctx)
+	if err != nil || a.Verdict != VerdictRun {
+		if err != nil {
+			return Begun{}, err
+		}
+		return e.begun(c, a)
+	}
+	return Begun{Verdict: VerdictRun, Record: a.Record, Claim: e.newClaim(ctx, c, a, f)}, nil
+}
+
+// beginLeased wins a leased key, or says why not. A take-over asks the probe first.
+func (e *Engine) beginLeased(ctx context.Context, c *call, f *flight) (Begun, error) {
+	if e.recent.has(c.p.Key.ID) {
+		if b, done, err := c.answered(ctx); done || err != nil {
+			return b, err
+		}
+	}
+	a, err := c.acquire(ctx)
+	if err != nil {
+		return Begun{}, err
+	}
+	if a.Verdict != VerdictRun {
+		return e.begun(c, a)
+	}
+	claim := e.newClaim(ctx, c, a, f)
+	if a.Lapsed && a.Record.OnCrash == OnCrashProbe {
+		if b, done, err := claim.probe(ctx); done || err != nil {
+			return b, err
+		}
+	}
+	return Begun{Verdict: VerdictRun, Record: a.Record, Claim: claim}, nil
+}
+
+// answered reads the record of a key that was seen finished, without lock or transaction. done is false where it has
+// to be claimed after all.
+func (c *call) answered(ctx context.Context) (b Begun, done bool, err error) {
+	rec, err := c.lookup(ctx)
+	if err != nil || rec.State != StateCompleted && rec.State != StateExpired {
+		return Begun{}, false, err
+	}
+	p := c.p
+	if rec.Recipe != p.Recipe {
+		if p.Hash, p.Recipe, err = c.fingerprint(rec.Recipe); err != nil {
+			return Begun{}, false, err
+		}
+	}
+	a, _, err := p.Judge(rec, true, rec.Now)
+	if err != nil || a.Verdict == VerdictRun {
+		return Begun{}, false, err
+	}
+	b, err = c.e.begun(c, a)
+	return b, err == nil, err
+}
+
+// acquire is acquireOnce under the recipe of the record: a record made by an older recipe or digest key is compared by
+// its own. The quota of new keys is taken before anything is written; over it, only what is there is answered.
+func (c *call) acquire(ctx context.Context) (a Acquired, err error) {
+	if !c.counted {
+		wait, ok := c.e.quota.take(c.key.Tenant)
+		if !ok {
+			return c.answerOnly(ctx, wait)
+		}
+		c.counted = true
+	}
+	defer func() {
+		if err != nil || a.Verdict != VerdictRun || !c.p.Due.IsZero() {
+			c.e.quota.back(c.key.Tenant, true)
+			c.counted = false
+		}
+	}()
+	if c.p.DerivedKey == "" {
+		c.p.DerivedKey = deriveFor(c.key, 1, "")
+	}
+	for range 3 {
+		a, err = c.acquireOnce(ctx)
+		if err != nil || a.Record.Recipe == "" || a.Record.Recipe == c.p.Recipe ||
+			a.Verdict != VerdictMismatch && a.Verdict != VerdictExpired {
+			return a, err
+		}
+		sum, recipe, err := c.fingerprint(a.Record.Recipe)
+		if err != nil {
+			return Acquired{}, err
+		}
+		c.p.Hash, c.p.Recipe = sum, recipe
+	}
+	return a, nil
+}
+
+// answerOnly serves a tenant that is over its quota: a key with a record is answered, a new one is refused.
+func (c *call) answerOnly(ctx context.Context, wait time.Duration) (Acquired, error) {
+	over := &Error{Op: "begin", Code: "quota_exceeded", KeyRef: c.ref(), RetryAfter: wait}
+	rec, err := c.lookup(ctx)
+	if err != nil {
+		return Acquired{}, err
+	}
+	p := c.p
+	if rec.State != "" && rec.State != StateIssued && rec.Recipe != p.Recipe {
+		if p.Hash, p.Recipe, err = c.fingerprint(rec.Recipe); err != nil {
+			return Acquired{}, err
+		}
+	}
+	a, _, err := p.Judge(rec, rec.State != "", rec.Now)
+	if err == nil && a.Verdict == VerdictRun {
+		err = over
+	}
+	if err != nil {
+		return Acquired{}, err
+	}
+	return a, nil
+}
+
+// acquireOnce is one Acquire of the store. An autocommit claim whose answer was lost is asked again with its token.
+func (c *call) acquireOnce(ctx context.Context) (a Acquired, err error) {
+	e := c.e
+	for try := 0; ; try++ {
+		ctx, cancel := context.WithTimeout(ctx, e.cfg.AcquireTimeout)
+		err = e.timed(ctx, "acquire", c.op.Name, func() error {
+			a, err = e.store.Acquire(ctx, c.p)
+			return err
+		})
+		cancel()
+		if err == nil || c.inTx || !unknown(err) || try == 3 {
+			break
+		}
+		if !sleep(c.ctx, backoff.Full(try, 20*time.Millisecond, 200*time.Millisecond)) {
+			break
+		}
+	}
+	if err != nil && unknown(err) && c.p.Guard == GuardLeased && c.p.Due.IsZero() && c.p.Issue == 0 {
+		// The claim may be there, and nothing of it was begun: give it back when the store answers again.
+		e.late.add(&lateWrite{op: c.op.Name, release: &ReleaseParams{Key: c.p.Key, Token: c.p.Token, To: StateFailed,
+			Note: "claim not confirmed; nothing was begun", Retention: c.op.Retention, Free: c.p.Unique}})
+	}
+	return a, err
+}
+
+func sqlDigest(k Key) string {
+	s := fingerprint.Sum("idempo-sql-1", k.Tenant, k.Operation, k.ID)
+	return string(s[:])
+}
+
+// sleep waits for d, or less if ctx ends: then it returns false.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

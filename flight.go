@@ -1,0 +1,116 @@
+package idempo
+
+import (
+	"sync"
+	"time"
+)
+
+// flights holds the keys this process is at work on. Duplicates that find their key here cost no store call: they
+// compare fingerprints in memory, then wait or are told that it is in progress.
+type flights struct {
+	perKey, total int
+	mu            sync.Mutex
+	byDigest      map[string]*flight
+	waiting       int
+}
+
+// flight is one key at work. done is closed by finish; end, set before, is what duplicates may share (its Verdict is
+// "" when they have to ask the store again).
+type flight struct {
+	digest  string
+	hash    []byte
+	recipe  string
+	detail  []byte
+	since   time.Time
+	lease   time.Duration
+	done    chan struct{}
+	end     Begun
+	waiters int
+}
+
+func (f *flights) init(perKey int) {
+	f.perKey, f.total, f.byDigest = perKey, 10*perKey, map[string]*flight{}
+}
+
+// join makes c the leader of its key, or returns the flight of who is.
+func (f *flights) join(c *call) (fl *flight, leader bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if fl = f.byDigest[c.p.Key.ID]; fl != nil {
+		return fl, false
+	}
+	fl = &flight{digest: c.p.Key.ID, hash: c.p.Hash, recipe: c.p.Recipe, detail: c.p.Detail,
+		since: time.Now(), lease: c.op.Lease, done: make(chan struct{})}
+	f.byDigest[fl.digest] = fl
+	return fl, true
+}
+
+// finish ends fl with what duplicates may share. A second finish does nothing.
+func (f *flights) finish(fl *flight, end Begun) {
+	if fl == nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.byDigest[fl.digest] != fl {
+		return
+	}
+	delete(f.byDigest, fl.digest)
+	end.Claim = nil
+	fl.end = end
+	close(fl.done)
+}
+
+// wait counts a waiter in, if there is room.
+func (f *flights) wait(fl *flight) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if fl.waiters >= f.perKey || f.waiting >= f.total {
+		return false
+	}
+	fl.waiters++
+	f.waiting++
+	return true
+}
+
+func (f *flights) leave(fl *flight) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	fl.waiters--
+	f.waiting--
+}
+
+// retryAfter is Record.RetryAfter by this process's monotonic clock.
+func (f *flight) retryAfter() time.Duration {
+	age := time.Since(f.since)
+	return max(time.Second, min(age/2, 30*time.Second, max(f.lease-age%max(f.lease, 1), 0)))
+}
+
+// maxRecent bounds the keys remembered as finished, in two generations.
+const maxRecent = 32_768
+
+// recent remembers keys that this process has seen finished, so that their replays are read at once instead of
+// opening a transaction first. It is a hint about the way to ask, never an answer.
+type recent struct {
+	mu        sync.Mutex
+	now, last map[string]struct{}
+}
+
+func (r *recent) add(digest string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.now == nil || len(r.now) >= maxRecent {
+		r.last, r.now = r.now, make(map[string]struct{})
+	}
+	r.now[digest] = struct{}{}
+}
+
+func (r *recent) has(digest string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, ok := r.now[digest]; ok {
+		return true
+	}
+	_, ok := r.last[digest]
+	return ok
+}

@@ -1,0 +1,150 @@
+package idempo
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/idempo/idempo/internal/backoff"
+)
+
+// lateWrite is one settling write of a leased claim.
+type lateWrite struct {
+	op       string
+	complete *CompleteParams
+	release  *ReleaseParams
+}
+
+func (w lateWrite) size() int64 {
+	if w.complete == nil {
+		return 256
+	}
+	n := int64(len(w.complete.Result.Body)) + 512
+	for _, h := range w.complete.Result.Header {
+		n += int64(len(h[0]) + len(h[1]))
+	}
+	return n
+}
+
+func (w lateWrite) do(ctx context.Context, e *Engine) (rec Record, err error) {
+	if w.complete != nil {
+		err = e.timed(ctx, "complete", w.op, func() error {
+			rec, err = e.store.Complete(ctx, *w.complete)
+			return err
+		})
+		return rec, err
+	}
+	err = e.timed(ctx, "release", w.op, func() error {
+		rec, err = e.store.Release(ctx, *w.release)
+		return err
+	})
+	return rec, err
+}
+
+// write stores a settling write, detached from the caller. Outside of a transaction it is tried for CompleteBudget and
+// then goes on in the background; the error then matches ErrInDoubt.
+func (c *Claim) write(ctx context.Context, w lateWrite) (Record, error) {
+	ctx = context.WithoutCancel(ctx)
+	if c.inTx {
+		return w.do(ctx, c.e)
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.e.cfg.CompleteBudget)
+	defer cancel()
+	for try := 0; ; try++ {
+		rec, err := w.do(ctx, c.e)
+		if err == nil || !errors.Is(err, ErrUnavailable) {
+			return rec, err
+		}
+		if !sleep(ctx, backoff.Full(try, 50*time.Millisecond, time.Second)) {
+			c.e.late.add(&w)
+			return Record{}, &Error{Op: "complete", Code: "in_doubt", KeyRef: c.Ref(), Attempt: c.rec.Attempt, Unknown: true,
+				RetryAfter: time.Second, Hint: "saving goes on in the background; idempo keys show " + c.Ref(), Err: err}
+		}
+	}
+}
+
+// Bounds of what is saved in the background, and for how long one write is tried.
+const (
+	maxLate      = 1000
+	maxLateBytes = 64 << 20
+	maxLateFor   = time.Hour
+)
+
+// late saves results whose store was away when they were made. One goroutine works while there is something to save.
+type late struct {
+	e     *Engine
+	mu    sync.Mutex
+	queue []*lateWrite
+	bytes int64
+	idle  chan struct{} // closed when the worker stops; nil: none works
+	quit  context.CancelFunc
+}
+
+func (l *late) add(w *lateWrite) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.queue) >= maxLate || l.bytes+w.size() > maxLateBytes {
+		l.e.warn("result dropped: too many wait to be saved", "operation", w.op)
+		return
+	}
+	l.queue = append(l.queue, w)
+	l.bytes += w.size()
+	if l.idle == nil {
+		ctx, cancel := context.WithTimeout(context.Background(), maxLateFor)
+		l.idle, l.quit = make(chan struct{}), cancel
+		go l.work(ctx, l.idle)
+	}
+}
+
+func (l *late) work(ctx context.Context, idle chan struct{}) {
+	defer close(idle)
+	for try := 0; ; {
+		l.mu.Lock()
+		if len(l.queue) == 0 || ctx.Err() != nil {
+			l.quit()
+			l.idle = nil
+			l.mu.Unlock()
+			return
+		}
+		w := l.queue[0]
+		l.mu.Unlock()
+		one, cancel := context.WithTimeout(ctx, l.e.cfg.CompleteBudget)
+		_, err := w.do(one, l.e)
+		cancel()
+		if errors.Is(err, ErrUnavailable) {
+			sleep(ctx, backoff.Full(try, 100*time.Millisecond, 5*time.Second))
+			try++
+			continue
+		}
+		try = 0 // stored, or settled by another: fenced
+		l.mu.Lock()
+		l.queue = l.queue[1:]
+		l.bytes -= w.size()
+		l.mu.Unlock()
+	}
+}
+
+// wait returns when nothing is left to save, or ctx ends and the worker has stopped, with the number left.
+func (l *late) wait(ctx context.Context) int {
+	l.mu.Lock()
+	idle, quit := l.idle, l.quit
+	l.mu.Unlock()
+	if idle != nil {
+		select {
+		case <-idle:
+		case <-ctx.Done():
+			quit()
+			<-idle
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.queue)
+}
+
+func (e *Engine) warn(msg string, args ...any) {
+	if e.cfg.Logger != nil {
+		e.cfg.Logger.Warn(msg, args...)
+	}
+}
