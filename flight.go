@@ -52,7 +52,7 @@ func (f *flights) finish(fl *flight, end Begun) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.byDigest[fl.digest] != fl {
+	if f.byDigest[fl.digest] != fl { // not secret: pointers of flights
 		return
 	}
 	delete(f.byDigest, fl.digest)

@@ -3,7 +3,6 @@ package idempo
 import (
 	"crypto/hmac"
 	"crypto/sha256"
-	"crypto/subtle"
 	"errors"
 	"fmt"
 	"hash"
@@ -27,9 +26,6 @@ func (Secret) GoString() string { return "***" }
 
 // MarshalText hides the value from JSON, YAML and every other encoder.
 func (Secret) MarshalText() ([]byte, error) { return []byte("***"), nil }
-
-// Equal compares tokens in constant time.
-func (t Token) Equal(o Token) bool { return subtle.ConstantTimeCompare(t[:], o[:]) == 1 }
 
 // checkSecrets refuses what cannot protect anything; texts name the id, never the value.
 func checkSecrets(field string, list []Secret, least, most int) (errs []error) {
