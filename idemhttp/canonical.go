@@ -118,7 +118,7 @@ func (c *canon) enter(state []int32, parent counted, in kind, child uint32, inde
 	for _, s := range state {
 		for t := c.trie[s].first; t != 0; t = c.trie[t].next {
 			n := &c.trie[t]
-			if in == kindObject && string(c.doc.nameOf(child)) != n.token || in == kindArray && !n.star && n.index != index {
+			if in == kindObject && string(c.doc.nameOf(child)) != n.token || in == kindArray && !n.star && n.index != index { // not secret: a part of a JSON pointer
 				continue
 			}
 			if n.excluded {

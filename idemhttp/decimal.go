@@ -22,8 +22,8 @@ func parseDecimal(token []byte) decimal {
 		token = token[:e]
 	}
 	d.whole = token
-	if dot := bytes.IndexByte(token, '.'); dot >= 0 {
-		d.whole, d.part = token[:dot], token[dot+1:]
+	if before, after, ok := bytes.Cut(token, []byte{'.'}); ok {
+		d.whole, d.part = before, after
 		d.exponent -= int64(len(d.part))
 	}
 	d.whole = bytes.TrimLeft(d.whole, "0")

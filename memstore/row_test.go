@@ -17,8 +17,8 @@ func fill(v reflect.Value, rnd *rand.Rand) {
 			v.Set(reflect.ValueOf(time.UnixMicro(rnd.Int64N(4e15) - 1e15).UTC()))
 		}
 	case v.Kind() == reflect.Struct:
-		for i := range v.NumField() {
-			fill(v.Field(i), rnd)
+		for _, field := range v.Fields() {
+			fill(field, rnd)
 		}
 	case v.Kind() == reflect.Array:
 		for i := range v.Len() {
