@@ -1,0 +1,83 @@
+package sqlkit_test
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/idempo/idempo/internal/sqlkit"
+)
+
+func migrations(t *testing.T) []sqlkit.Migration {
+	t.Helper()
+	all, err := sqlkit.Migrations(fstest.MapFS{
+		"m/0001_records.sql": {Data: []byte("create table {table records} (id int);\n\n-- down\n-- only while empty: records, audit\ndrop table {table records};\n")},
+		"m/0002_more.sql":    {Data: []byte("create index {name more} on {table records} (id);\n")},
+	}, "m")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func TestMigrations(t *testing.T) {
+	t.Parallel()
+	all := migrations(t)
+	if len(all) != 2 || all[0].File() != "0001_records.sql" || !reflect.DeepEqual(all[0].Empty, []string{"records", "audit"}) || all[1].Down != "" {
+		t.Fatalf("%+v", all)
+	}
+	if strings.Contains(all[0].Up, "drop") || !strings.Contains(all[0].Down, "drop") {
+		t.Errorf("%+v", all[0])
+	}
+	bad := func(name string) {
+		t.Helper()
+		if _, err := sqlkit.Migrations(fstest.MapFS{"m/" + name: {Data: []byte("x")}}, "m"); err == nil {
+			t.Errorf("%s was accepted", name)
+		}
+	}
+	bad("0002_gap.sql")
+	bad("1_short.sql")
+	bad("0001_Name.sql")
+	bad("0001_name.txt")
+}
+
+func TestPending(t *testing.T) {
+	t.Parallel()
+	all := migrations(t)
+	a := func(v int, sum string) sqlkit.Applied { return sqlkit.Applied{Version: v, Name: "x", SHA256: sum} }
+	if todo, err := sqlkit.Pending(all, nil); err != nil || len(todo) != 2 {
+		t.Error(todo, err)
+	}
+	if todo, err := sqlkit.Pending(all, []sqlkit.Applied{a(1, all[0].SHA256)}); err != nil || len(todo) != 1 || todo[0].Version != 2 {
+		t.Error(todo, err)
+	}
+	bad := func(say string, applied ...sqlkit.Applied) {
+		t.Helper()
+		if _, err := sqlkit.Pending(all, applied); err == nil || !strings.Contains(err.Error(), say) {
+			t.Errorf("%v, want %q", err, say)
+		}
+	}
+	bad("0001_records.sql was changed", a(1, "other"))
+	bad("newer than this release", a(1, all[0].SHA256), a(2, all[1].SHA256), a(3, "z"))
+	bad("are recorded", a(2, all[1].SHA256))
+}
+
+func TestScript(t *testing.T) {
+	t.Parallel()
+	l := sqlkit.Ledger{
+		All: migrations(t), Names: sqlkit.Names{Schema: "s", Prefix: "p_", Quote: '"'},
+		Record: "insert into {table migrations} (version, name, sha256) values ($1, $2, $3)",
+	}
+	got, err := l.Script(1, 0, "begin;\n", "commit;\n")
+	want := "-- 0002_more.sql\nbegin;\ncreate index \"p_more\" on \"s\".\"p_records\" (id);\n" +
+		"insert into \"s\".\"p_migrations\" (version, name, sha256) values (2, 'more', '" + l.All[1].SHA256 + "');\ncommit;\n\n"
+	if err != nil || got != want {
+		t.Errorf("%v\n%s\nwant\n%s", err, got, want)
+	}
+	for _, p := range [][2]int{{-1, 0}, {2, 1}, {0, 3}} {
+		if _, err := l.Script(p[0], p[1], "", ""); err == nil {
+			t.Error(p, "was accepted")
+		}
+	}
+}
