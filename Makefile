@@ -8,18 +8,23 @@ GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.6.0
 TESTSUM  := go run ./internal/storecheck/cmd/testsum
 RACE     ?= $(addprefix ./,. $(wildcard memstore idemhttp gateway sqlite))
 FUZZTIME ?= 30s
+SYSTEMS  ?= windows/amd64 darwin/arm64
 
-.PHONY: help build test check lint policy race verify fuzz vuln crash integration bench run release proof
+.PHONY: help build cross test check lint policy race verify fuzz vuln crash integration bench run release proof
 help:
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## ./bin/idempo, static, version stamped
 	CGO_ENABLED=0 go build -trimpath -buildvcs=auto -ldflags '-s -w -X main.version=$(VERSION)' -o bin/idempo ./cmd/idempo
 
+cross: ## the binary builds for the systems in SYSTEMS
+	@for system in $(SYSTEMS); do echo "go build for $$system"; \
+		CGO_ENABLED=0 GOOS=$${system%/*} GOARCH=$${system#*/} go build -o /dev/null ./cmd/idempo || exit 1; done
+
 test: ## unit, kits, examples; lists what was skipped
 	$(TESTSUM) -count=1 work
 
-check: lint policy race verify fuzz vuln ## what CI runs: lint, test -race -count=1, policy, budgets, verify, fuzz 30 s each
+check: lint policy race verify fuzz vuln cross ## what CI runs: lint, test -race -count=1, policy, budgets, verify, fuzz 30 s each
 
 lint: ## gofmt -l, go vet work, go fix -diff work, staticcheck at a pinned version
 	@bad=$$(git ls-files -co --exclude-standard '*.go' | xargs gofmt -l) && test -z "$$bad" || { echo "gofmt -w $$bad"; exit 1; }

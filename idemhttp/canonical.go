@@ -82,7 +82,7 @@ type counted uint8
 
 const (
 	countsNone counted = iota // left out
-	countsWay                // left out, but something in it may count
+	countsWay                 // left out, but something in it may count
 	countsFull
 )
 

@@ -72,7 +72,7 @@ func TestRunCallsEveryPhase(t *testing.T) {
 	if code != 0 || !strings.Contains(printed, "all phases passed") {
 		t.Errorf("exit code %d:\n%s", code, printed)
 	}
-	if got := strings.Join(targets, " "); got != "build test lint policy verify fuzz race vuln crash" {
+	if got := strings.Join(targets, " "); got != "build test lint policy verify fuzz race vuln cross crash" {
 		t.Errorf("phases: %s", got)
 	}
 	for _, target := range targets {
@@ -88,14 +88,14 @@ func TestRunCallsEveryPhase(t *testing.T) {
 
 func TestARedPhaseStopsTheBuild(t *testing.T) {
 	t.Parallel()
-	for _, broken := range []string{"build", "test", "lint", "policy", "verify", "fuzz", "race", "vuln", "crash"} {
+	for _, broken := range []string{"build", "test", "lint", "policy", "verify", "fuzz", "race", "vuln", "cross", "crash"} {
 		t.Run(broken, func(t *testing.T) {
 			t.Parallel()
 			targets, printed, code := runCI(t, broken)
 			if code != 1 || !strings.Contains(printed, "\nFAILED: "+broken+"\n") {
 				t.Errorf("exit code %d:\n%s", code, printed)
 			}
-			if len(targets) != 9 {
+			if len(targets) != 10 {
 				t.Errorf("the phases after it did not run: %v", targets)
 			}
 		})
