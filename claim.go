@@ -35,6 +35,13 @@ type Claim struct {
 	retention  time.Duration
 	next       *AcquireParams
 	references []Resource
+	omitted    *omission
+}
+
+// omission is what is known of a body that is not kept.
+type omission struct {
+	size int64
+	sum  [sha256.Size]byte
 }
 
 type claimKey struct{}
@@ -123,6 +130,14 @@ func (c *Claim) IssueNext(id string) error {
 	defer c.mu.Unlock()
 	c.next = &next.p
 	return nil
+}
+
+// Omit completes this claim without the result's body, whatever Complete is given: the record says that it was not kept,
+// how long the whole was and its SHA-256. It counts if called before Complete.
+func (c *Claim) Omit(size int64, sum [sha256.Size]byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.omitted = &omission{size, sum}
 }
 
 func (c *Claim) fail(op, code, hint string) *Error {

@@ -25,6 +25,8 @@ type Observer interface {
 //	settled      Outcome: committed rolled_back open: a COMMIT without an answer
 //	resolve      Outcome: completed failed in_doubt: what a probe said
 //	swept        Count rows
+//	passthrough  Class: declared fail_open: a keyed request ran unguarded
+//	invalid_key  Class: missing multiple empty malformed length not_issued: a key was refused
 type Event struct {
 	Kind      string
 	Operation string
@@ -41,6 +43,9 @@ type Event struct {
 	Trace     string // of the run that made a replayed result
 	Err       error
 }
+
+// Report passes an event of a surface on to the Observer, as the engine does with its own.
+func (e *Engine) Report(ctx context.Context, ev Event) { e.observe(ctx, ev) }
 
 func (e *Engine) observe(ctx context.Context, ev Event) {
 	if e.cfg.Observer == nil {

@@ -158,6 +158,23 @@ func (o Operation) equal(p Operation) bool {
 func (e *Engine) Declare(ops ...Operation) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	next, err := e.with(ops)
+	if err == nil {
+		e.ops = next
+	}
+	return err
+}
+
+// Check returns what Declare would, and declares nothing: a surface adds it to mistakes of its own.
+func (e *Engine) Check(ops ...Operation) error {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	_, err := e.with(ops)
+	return err
+}
+
+// with returns the declared operations and ops. The caller holds e.mu.
+func (e *Engine) with(ops []Operation) (map[string]*Operation, error) {
 	var errs []error
 	next := maps.Clone(e.ops)
 	for _, o := range ops {
@@ -169,11 +186,7 @@ func (e *Engine) Declare(ops ...Operation) error {
 		}
 		next[o.Name] = &full
 	}
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
-	e.ops = next
-	return nil
+	return next, errors.Join(errs...)
 }
 
 // Operations returns what is declared, with defaults filled in, sorted by name.

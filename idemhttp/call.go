@@ -2,6 +2,7 @@ package idemhttp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -62,14 +63,18 @@ func SetOutcome(ctx context.Context, o Outcome) error {
 }
 
 // SetResource names what this request made. The pointer is kept with the answer and outlives it. Without it the Location of
-// a kept answer is the pointer, with type "location". Type and ID hold up to 255 bytes each. Outside a guarded handler it
-// does nothing. Safe for concurrent use.
-func SetResource(ctx context.Context, kind, id string) {
+// a kept answer is the pointer, with type "location". It returns an error, and changes nothing, where kind or id has more
+// than 255 bytes. Outside a guarded handler it does nothing. Safe for concurrent use.
+func SetResource(ctx context.Context, kind, id string) error {
+	if len(kind) > 255 || len(id) > 255 {
+		return errors.New("set resource: kind and id hold at most 255 bytes each")
+	}
 	if c := callOf(ctx); c != nil {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.resource = idempo.Resource{Type: kind, ID: id}
 	}
+	return nil
 }
 
 // SetResult says how much of this answer is kept, before Rules.Result. It returns an error for an unknown mode. Outside a

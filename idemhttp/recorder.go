@@ -40,6 +40,7 @@ type recorder struct {
 	mu        sync.Mutex
 	live      http.Header // what the handler sees
 	header    http.Header // as of WriteHeader; later changes have no effect but for trailers
+	outside   http.Header // the outer headers before the answer began to stream
 	status    int         // 0: not written
 	declared  int64       // Content-Length of the handler, or -1
 	written   int64       // bytes the handler wrote, whether they still could be delivered or not
@@ -243,6 +244,7 @@ func (r *recorder) FlushError() error {
 // startStream sends what there is and lets the rest through. From here on the client knows before the store does.
 func (r *recorder) startStream() {
 	r.streaming, r.sum = true, sha256.New()
+	r.outside = r.outer.Header().Clone()
 	r.sniff()
 	r.headersOut()
 	r.marked(r.outer.Header())
@@ -289,6 +291,14 @@ func (r *recorder) sniff() {
 		return
 	}
 	r.header["Content-Type"] = []string{http.DetectContentType(r.body.head(512))}
+}
+
+// before are the headers that were set for this request outside of the handler.
+func (r *recorder) before() http.Header {
+	if r.streaming {
+		return r.outside
+	}
+	return r.outer.Header()
 }
 
 // headersOut makes the outer headers those of the answer, what the handler removed included.
@@ -349,7 +359,8 @@ func (r *recorder) deliver(mark func(http.Header)) {
 				h[http.TrailerPrefix+name] = values // before the header leaves, so that net/http makes room for trailers
 			}
 		}
-		sendBody(r.outer, h, r.status, r.body, len(trailer) > 0)
+		sendHead(r.outer, h, r.status, r.body.size, len(trailer) > 0)
+		r.body.sendTo(r.outer)
 	}
 	h := r.outer.Header()
 	for _, name := range r.declaredTrailers() {
@@ -366,22 +377,14 @@ func (r *recorder) deliver(mark func(http.Header)) {
 	}
 }
 
-// sendBody sends status and body. The length is said where it is known and no trailers need a chunked body.
-func sendBody(w http.ResponseWriter, h http.Header, status int, body *spool, trailers bool) {
+// sendHead sends the status. The length of the body is said where no trailers need a chunked one.
+func sendHead(w http.ResponseWriter, h http.Header, status int, size int64, trailers bool) {
 	_, length := h["Content-Length"]
 	_, coding := h["Transfer-Encoding"]
 	if !length && !coding && !trailers && bodyAllowed(status) {
-		h["Content-Length"] = []string{strconv.FormatInt(body.size, 10)}
+		h["Content-Length"] = []string{strconv.FormatInt(size, 10)}
 	}
 	w.WriteHeader(status)
-	if body.size == 0 {
-		return
-	}
-	if b, ok := body.bytes(); ok {
-		_, _ = w.Write(b)
-		return
-	}
-	_, _ = io.Copy(w, body.reader())
 }
 
 // bodyAllowed says whether an answer of this status may have a body.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 )
 
 // redaction replaces members of a JSON answer by null before it is stored.
@@ -17,34 +16,14 @@ func newRedaction(pointers []string) (redaction, error) {
 	var out redaction
 	var errs []error
 	for _, p := range pointers {
-		tokens, ok := pointerTokens(p)
-		if !ok || len(tokens) == 0 {
-			errs = append(errs, fmt.Errorf("redact: %q is no RFC 6901 pointer to a member; begin it with a slash", p))
+		tokens, err := parsePointer(p)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("Redact: %w", err))
 			continue
 		}
 		out = append(out, tokens)
 	}
 	return out, errors.Join(errs...)
-}
-
-// pointerTokens splits a pointer into its reference tokens.
-func pointerTokens(p string) ([]string, bool) {
-	if p == "" {
-		return nil, true
-	}
-	if p[0] != '/' {
-		return nil, false
-	}
-	tokens := strings.Split(p[1:], "/")
-	for i, token := range tokens {
-		for j := 0; j < len(token); j++ {
-			if token[j] == '~' && (j+1 == len(token) || token[j+1] != '0' && token[j+1] != '1') {
-				return nil, false
-			}
-		}
-		tokens[i] = strings.ReplaceAll(strings.ReplaceAll(token, "~1", "/"), "~0", "~")
-	}
-	return tokens, true
 }
 
 // apply is the document with null at every place the pointers name; all other bytes are as they were. It returns false for

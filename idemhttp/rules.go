@@ -1,6 +1,12 @@
 package idemhttp
 
-import "time"
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/idempo/idempo"
+)
 
 // Rules say how one route is guarded: where its key comes from, what makes two requests the same, what is kept of the answer.
 // The zero value works and is what most routes need. Rules are read once, when a handler is wrapped; a later change of a
@@ -72,6 +78,16 @@ type Rules struct {
 	DenyHeaders []string
 	// KeepHeaders, when given, are the only headers stored, less those that never are.
 	KeepHeaders []string
+	// ReplayFunc is asked before a replay: an error is 403, and no stored byte leaves. It must not change the record.
+	ReplayFunc func(r *http.Request, record idempo.Record) error
+	// RenderFunc makes the body of a replay from the resource as it is now; headers too, where the result has any. Status and
+	// marker stay those of the first answer. On error the stored answer is sent. It is never called for a first call.
+	RenderFunc func(ctx context.Context, record idempo.Record) (idempo.Result, error)
+	// StatusURL is where the handler of Middleware.Status is mounted; the problems in_progress and in_doubt link to it.
+	StatusURL string
+	// SnapshotFunc gives what a probe needs to ask later whether the effect happened; it is stored with the claim. An error
+	// refuses the request.
+	SnapshotFunc func(r *http.Request, key idempo.Key) ([]byte, error)
 	// Stream lets an answer leave as it is flushed; a retry then gets 410 after the end. Leased operations only.
 	Stream bool
 

@@ -173,6 +173,25 @@ func (s *spool) reader() io.ReadSeeker {
 	return io.NewSectionReader(s.file, 0, s.size)
 }
 
+// sendTo writes everything to a client. One that is gone is its own loss.
+func (s *spool) sendTo(w io.Writer) {
+	switch {
+	case s.size == 0:
+	case s.file == nil:
+		_, _ = w.Write(*s.buf)
+	default:
+		_, _ = io.Copy(w, s.reader())
+	}
+}
+
+// content is everything, as the fingerprint reads it.
+func (s *spool) content() content {
+	if s.file == nil {
+		return content{mem: *s.buf}
+	}
+	return content{file: s.reader()}
+}
+
 // digest is the SHA-256 of everything.
 func (s *spool) digest() [32]byte {
 	if s.file == nil {
