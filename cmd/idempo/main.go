@@ -1,3 +1,13 @@
 package main
 
-func main() {}
+import (
+	"os"
+
+	"github.com/idempo/idempo/cmd/idempo/internal/cli"
+)
+
+var version = "" // stamped by the build: -X main.version=v1.2.3
+
+func main() {
+	os.Exit(cli.Run(cli.Process{Args: os.Args[1:], Env: os.Environ(), In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Version: version}))
+}

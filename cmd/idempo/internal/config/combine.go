@@ -15,7 +15,7 @@ func (r *reader) combine(root *value) {
 	}
 	keep := root.at("retention")
 	result := keep.at("result")
-	r.combineRetention(result, keep.at("tombstone"), keep.at("horizons"))
+	r.combineRetention(result, result, keep.at("tombstone"), keep.at("horizons"))
 	admin, token := root.at("listen").at("admin"), root.at("metrics").at("token")
 	if !loopback(admin.text) && token.text == "" {
 		r.both(admin, token, "an address beyond loopback needs a token: metrics and health are open otherwise")
@@ -79,16 +79,23 @@ func (r *reader) combineStore(store *value) {
 	}
 }
 
-// combineRetention checks one level of retention settings; a tombstone or horizon may be declared nearer to the route than the
-// retention it is compared with.
-func (r *reader) combineRetention(result, tombstone, horizons *value) {
-	if tombstone.set && tombstone.duration() < result.duration() {
-		r.both(tombstone, result, "shorter than the retention (%s): a late retry would run again", FormatDuration(result.duration()))
+// combineRetention checks one level of retention settings: that of the file, or that of a route, whose retention falls back to
+// the file's. Horizons without a retention beside them make the retention as long as the longest of them.
+func (r *reader) combineRetention(result, fallback, tombstone, horizons *value) {
+	longest := result
+	if !result.set && len(horizons.members) == 0 {
+		longest = fallback
 	}
 	for _, h := range horizons.members {
-		if h.duration() > result.duration() {
+		if result.set && h.duration() > result.duration() {
 			r.both(h, result, "a retry may come later than the answer is kept (%s)", FormatDuration(result.duration()))
 		}
+		if h.duration() > longest.duration() {
+			longest = h
+		}
+	}
+	if tombstone.set && tombstone.duration() < longest.duration() {
+		r.both(tombstone, longest, "shorter than the retention (%s): a late retry would run again", FormatDuration(longest.duration()))
 	}
 }
 
@@ -167,13 +174,7 @@ func (v *value) memberNames() (names []string) {
 
 // combineRoute compares what a route says with what the file says for all routes.
 func (r *reader) combineRoute(root, route *value) {
-	result, horizons := route.at("retention"), route.at("horizons")
-	if !result.set {
-		result = root.at("retention").at("result")
-	}
-	if route.at("retention").set || horizons.set || route.at("tombstone").set {
-		r.combineRetention(result, route.at("tombstone"), horizons)
-	}
+	r.combineRetention(route.at("retention"), root.at("retention").at("result"), route.at("tombstone"), route.at("horizons"))
 	if lease := route.at("lease"); lease.set {
 		if renew := root.at("lease").at("renew"); renew.set && 2*renew.duration() >= lease.duration() {
 			r.both(lease, renew, "must be over twice the pause between renewals")

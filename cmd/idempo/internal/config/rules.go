@@ -13,7 +13,7 @@ import (
 
 var (
 	sqlName       = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,39}$`)
-	keyID         = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+	keyID         = regexp.MustCompile(`^[A-Za-z0-9_-]{1,32}$`)
 	operationName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,199}$`)
 	headerName    = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}$")
 	methodName    = regexp.MustCompile(`^[A-Z]{1,32}$`)
@@ -52,7 +52,7 @@ func checkSQLName(s string) error {
 
 func checkKeyID(s string) error {
 	if !keyID.MatchString(s) {
-		return errors.New("not an id: letters, digits and . _ -, at most 64")
+		return errors.New("not an id: letters, digits, _ and -, at most 32")
 	}
 	return nil
 }

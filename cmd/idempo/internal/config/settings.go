@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"maps"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/idempo/idempo/gateway"
@@ -153,6 +154,7 @@ func gatewayConfig(root *value) gateway.Config {
 	for _, h := range root.at("retention").at("horizons").members {
 		horizons[h.name] = h.duration()
 	}
+	result := root.at("retention").at("result")
 	maxRun, wait := root.at("engine").at("max_run"), root.at("engine").at("wait")
 	for i := range c.Routes {
 		r := &c.Routes[i]
@@ -161,6 +163,9 @@ func gatewayConfig(root *value) gateway.Config {
 		}
 		if r.Horizons == nil && len(horizons) > 0 {
 			r.Horizons = maps.Clone(horizons)
+		}
+		if longest := slices.Max(append(slices.Collect(maps.Values(r.Horizons)), 0)); r.Retention == 0 && longest > 0 && result.set {
+			r.Retention = max(result.duration(), longest) // the engine's own default does not count beside horizons
 		}
 		if maxRun.set {
 			r.MaxRun = cmp.Or(r.MaxRun, maxRun.duration())

@@ -42,7 +42,10 @@ func TestUnsafeCombinations(t *testing.T) {
 			"idempo.yaml:4:28: retention.horizons.client_retry: a retry may come later than the answer is kept (2d); see retention.result (line 3)")
 		refused(t, routes+"    - {match: \"POST /a\", upstream: pay, operation: a, retention: 1h, horizons: {webhook_replay: 2h}, tombstone: 30m}\n",
 			"idempo.yaml:7:97: gateway.routes[0].horizons.webhook_replay: a retry may come later than the answer is kept (1h); see gateway.routes[0].retention (line 7)",
-			"idempo.yaml:7:113: gateway.routes[0].tombstone: shorter than the retention (1h): a late retry would run again; see gateway.routes[0].retention (line 7)")
+			"idempo.yaml:7:113: gateway.routes[0].tombstone: shorter than the retention (2h): a late retry would run again; see gateway.routes[0].horizons.webhook_replay (line 7)")
+		loads(t, "version: 1\nretention: {horizons: {client_retry: 72h}}\n")
+		refused(t, "version: 1\nretention: {tombstone: 71h, horizons: {client_retry: 72h}}\n",
+			"idempo.yaml:2:24: retention.tombstone: shorter than the retention (3d): a late retry would run again; see retention.horizons.client_retry (line 2)")
 		loads(t, "version: 1\nretention: {result: 3d, horizons: {client_retry: 72h}, tombstone: forever}\n")
 	})
 	t.Run("[operations/OP34] rerun on an upstream that is not declared to honour keys [http/P12]", func(t *testing.T) {
@@ -129,7 +132,7 @@ func TestDefaults(t *testing.T) {
 	r := loads(t, "version: 1\nengine: {max_run: 2m, wait: 3s}\nretention: {result: 4d, horizons: {client_retry: 3d}, tombstone: forever}\n"+strings.TrimPrefix(routes, "version: 1\n")+
 		"    - {match: \"POST /a\", upstream: pay, operation: a}\n    - {match: \"POST /b\", upstream: pay, operation: b, max_run: 5s}\n    - {match: /, upstream: pay}\n")
 	a, b, rest := r.Gateway.Routes[0], r.Gateway.Routes[1], r.Gateway.Routes[2]
-	if a.MaxRun != 2*time.Minute || a.Wait != 3*time.Second || a.Horizons["client_retry"] != 72*time.Hour || b.MaxRun != 5*time.Second || rest.MaxRun != 0 {
+	if a.MaxRun != 2*time.Minute || a.Wait != 3*time.Second || a.Horizons["client_retry"] != 72*time.Hour || a.Retention != 96*time.Hour || b.MaxRun != 5*time.Second || rest.MaxRun != 0 {
 		t.Errorf("%+v", r.Gateway.Routes)
 	}
 	if r.Engine.Retention != 96*time.Hour || r.Engine.Tombstone != math.MaxInt64 {
