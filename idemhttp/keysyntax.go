@@ -89,12 +89,12 @@ func readKey(value string, strict bool) (string, error) {
 
 // readString reads the RFC 9651 String that v begins with. Only \" and \\ are escapes.
 func readString(v string) (s, rest string, ok bool) {
-	var b []byte // made at the first escape
-	start := 1
+	var b []byte
+	start := 1 // of what is not in b yet; beyond 1 once there was an escape
 	for i := 1; i < len(v); i++ {
 		switch v[i] {
 		case '"':
-			if b == nil {
+			if start == 1 {
 				return v[1:i], v[i+1:], true
 			}
 			return string(append(b, v[start:i]...)), v[i+1:], true
