@@ -181,12 +181,18 @@ func (c *Claim) Complete(ctx context.Context, r Result) error {
 		return err
 	}
 	rec, err := c.write(ctx, lateWrite{op: c.op.Name, complete: &p})
-	if err != nil {
-		if errors.Is(err, ErrLeaseLost) {
-			c.e.observe(ctx, Event{Kind: "fenced", Operation: c.op.Name, KeyRef: c.Ref(), Attempt: c.rec.Attempt})
-			c.outcome(ctx, "lost")
-			c.end(Begun{})
-		}
+	switch {
+	case errors.Is(err, ErrLeaseLost):
+		c.e.observe(ctx, Event{Kind: "fenced", Operation: c.op.Name, KeyRef: c.Ref(), Attempt: c.rec.Attempt})
+		c.outcome(ctx, "lost")
+		c.end(Begun{})
+		return err
+	case errors.Is(err, ErrInDoubt): // saving goes on without this claim
+		c.settled, c.result = "completed", r
+		c.outcome(ctx, "in_doubt")
+		c.end(Begun{})
+		return err
+	case err != nil:
 		return err
 	}
 	c.settled, c.result = "completed", r
@@ -287,8 +293,12 @@ func (c *Claim) giveBack(ctx context.Context, to State, settled, why string) err
 			p.Free = c.acq.Unique
 		}
 		if _, err := c.write(ctx, lateWrite{op: c.op.Name, release: &p}); err != nil {
-			if errors.Is(err, ErrLeaseLost) {
+			switch {
+			case errors.Is(err, ErrLeaseLost):
 				c.outcome(ctx, "lost")
+				c.end(Begun{})
+			case errors.Is(err, ErrInDoubt): // saving goes on without this claim
+				c.settled = settled
 				c.end(Begun{})
 			}
 			return err

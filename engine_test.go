@@ -9,28 +9,7 @@ import (
 	"time"
 
 	"github.com/idempo/idempo"
-	"github.com/idempo/idempo/memstore"
 )
-
-func digestKeys() []idempo.Secret {
-	return []idempo.Secret{{ID: "d1", Value: []byte("0123456789abcdef0123456789abcdef")}}
-}
-
-func newEngine(t *testing.T, c idempo.Config, ops ...idempo.Operation) *idempo.Engine {
-	t.Helper()
-	c.DigestKeys = digestKeys()
-	c.Operations = append(c.Operations, ops...)
-	s := memstore.New(memstore.Options{})
-	e, err := idempo.New(s, c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return e
-}
-
-func request(op, id, body string) idempo.Request {
-	return idempo.Request{Key: idempo.Key{Tenant: "acct_7", Operation: op, ID: id}, Input: [][]byte{[]byte(body)}, Surface: "http"}
-}
 
 func TestDo(t *testing.T) {
 	t.Parallel()
