@@ -268,7 +268,7 @@ func ownerName() string {
 
 // begun turns a verdict other than run into the engine's answer.
 func (e *Engine) begun(c *call, a Acquired) (Begun, error) {
-	b := Begun{Verdict: a.Verdict, Record: a.Record, RetryAfter: a.RetryAfter, Identity: c.p.foreign(a.Record)}
+	b := Begun{Verdict: a.Verdict, Record: a.Record, RetryAfter: a.RetryAfter, Identity: c.p.Foreign(a.Record)}
 	switch a.Verdict {
 	case VerdictReplay, VerdictExpired:
 		e.recent.add(c.p.Key.ID)

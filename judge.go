@@ -32,7 +32,7 @@ func (p AcquireParams) Judge(r Record, found bool, now time.Time) (a Acquired, w
 		}
 		return Acquired{Verdict: VerdictRun, Record: p.claim(r, now)}, true, nil
 	}
-	if p.foreign(r) {
+	if p.Foreign(r) {
 		return p.judgeIdentity(eff)
 	}
 	same := eff.Recipe == p.Recipe && subtle.ConstantTimeCompare(eff.Hash, p.Hash) == 1
@@ -49,8 +49,9 @@ func (p AcquireParams) Judge(r Record, found bool, now time.Time) (a Acquired, w
 	return p.judgeSame(r, eff, now)
 }
 
-// foreign reports whether r was found by a business identity (p.Unique) and stands for another key.
-func (p AcquireParams) foreign(r Record) bool {
+// Foreign reports whether r, found by one of p's digests, stands for another key: it was found by a business identity
+// (p.Unique). A foreign record that is over does not count: a store removes it instead of building on it.
+func (p AcquireParams) Foreign(r Record) bool {
 	return len(p.Unique) > 0 && r.Key.ID != p.Key.ID && !slices.Contains(p.Aliases, r.Key.ID)
 }
 

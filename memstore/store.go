@@ -97,7 +97,7 @@ func (s *Store) acquire(tx *Tx, p idempo.AcquireParams, wait bool) (a idempo.Acq
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now(p.Now)
-	names := names(p.Key, p.Aliases)
+	names := names(p.Key, p.Aliases, p.Unique)
 	if tx != nil && tx.ended {
 		return idempo.Acquired{}, nil, ended("acquire", p.Key)
 	}
@@ -110,6 +110,9 @@ func (s *Store) acquire(tx *Tx, p idempo.AcquireParams, wait bool) (a idempo.Acq
 		return a, nil, err
 	}
 	base := s.find(names)
+	if len(p.Unique) > 0 {
+		base = slices.DeleteFunc(base, func(b *row) bool { return s.over(p, b, now) })
+	}
 	for i, b := range base { // under several digest keys there may be several; whichever refuses decides
 		r, _ := b.record()
 		one, write, err := p.Judge(r, true, now)
@@ -158,6 +161,16 @@ func (s *Store) acquire(tx *Tx, p idempo.AcquireParams, wait bool) (a idempo.Acq
 	return a, nil, nil
 }
 
+// over drops b if it is another key's that held one of p.Unique, and no more.
+func (s *Store) over(p idempo.AcquireParams, b *row, now time.Time) bool {
+	r, _ := b.record()
+	if !p.Foreign(r) || live(r, now) {
+		return false
+	}
+	s.drop(b)
+	return true
+}
+
 // atOnce reports whether p is written by itself; a claim inside a transaction waits for its completion.
 func atOnce(p idempo.AcquireParams) bool { return p.Issue > 0 || !p.Due.IsZero() }
 
@@ -171,7 +184,25 @@ func (s *Store) Renew(ctx context.Context, p idempo.RenewParams) (idempo.Record,
 
 // Release implements idempo.Store.
 func (s *Store) Release(ctx context.Context, p idempo.ReleaseParams) (idempo.Record, error) {
-	return s.update(ctx, "release", p.Key, p.Now, p.Judge, nil)
+	rec, err := s.update(ctx, "release", p.Key, p.Now, p.Judge, nil)
+	if err == nil && len(p.Free) > 0 && rec.State == idempo.StateFailed {
+		s.free(p.Key, p.Free)
+	}
+	return rec, err
+}
+
+// free gives business identities of key back.
+func (s *Store) free(key idempo.Key, identities []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b := s.rows[key]
+	if b == nil {
+		return
+	}
+	rec, _ := b.record()
+	kept := slices.DeleteFunc(slices.Collect(b.names), func(k idempo.Key) bool { return slices.Contains(identities, k.ID) })
+	s.drop(b)
+	s.put(s.row(kept, rec))
 }
 
 // Complete implements idempo.Store. In a transaction it is decided at once and written at the commit.
@@ -227,7 +258,7 @@ func (s *Store) update(ctx context.Context, op string, key idempo.Key, given tim
 
 // issue judges the next one-time key of a completion. An existing one is left as it is.
 func (s *Store) issue(p *idempo.AcquireParams, now time.Time) (rec idempo.Record, k []idempo.Key, write bool, err error) {
-	k = names(p.Key, p.Aliases)
+	k = names(p.Key, p.Aliases, nil)
 	if len(s.find(k)) > 0 {
 		return idempo.Record{}, nil, false, nil
 	}
@@ -247,7 +278,7 @@ func (s *Store) Lookup(ctx context.Context, p idempo.LookupParams) (idempo.Recor
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now(p.Now)
-	k := names(p.Key, p.Aliases)
+	k := names(p.Key, p.Aliases, nil)
 	var r idempo.Record
 	if c := tx.find(k); c != nil {
 		r, _ = c.seen(now)
@@ -334,9 +365,12 @@ func (s *Store) full(n int, now time.Time) bool {
 	return s.n+n > s.max
 }
 
-func names(k idempo.Key, aliases []string) []idempo.Key {
-	all := append(make([]idempo.Key, 0, 1+len(aliases)), k)
+func names(k idempo.Key, aliases, identities []string) []idempo.Key {
+	all := append(make([]idempo.Key, 0, 1+len(aliases)+len(identities)), k)
 	for _, id := range aliases {
+		all = append(all, idempo.Key{Tenant: k.Tenant, Operation: k.Operation, ID: id})
+	}
+	for _, id := range identities {
 		all = append(all, idempo.Key{Tenant: k.Tenant, Operation: k.Operation, ID: id})
 	}
 	return all
