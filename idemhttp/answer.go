@@ -69,6 +69,9 @@ func (x *exchange) failed(begun idempo.Begun, err error) {
 	case errors.Is(err, context.DeadlineExceeded):
 		p := x.problem("outcome_unknown", e)
 		p.Status = http.StatusGatewayTimeout
+		if p.Retryable = e != nil && e.RetryAfter > 0; !p.Retryable { // nobody will find out by itself
+			p.RetryAfter = 0
+		}
 		x.send(p)
 	case code == "unavailable" && !e.Unknown && x.g.op.Guard == idempo.GuardAtomic: // rolled back, and tried often enough
 		x.refuse("store_unavailable")
@@ -93,6 +96,10 @@ func (x *exchange) notRun(begun idempo.Begun, e *idempo.Error, err error) {
 		p := x.problem("already_done", e)
 		p.Resource = resourceOf(begun.Record.Result.Resource)
 		x.send(p)
+		return
+	}
+	if e == nil && x.r.Context().Err() != nil {
+		x.refuse("store_unavailable") // the client, or whoever bounds its patience, is gone; nothing was begun
 		return
 	}
 	if e == nil {

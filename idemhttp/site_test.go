@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -212,6 +214,7 @@ type faultyStore struct {
 	calls    atomic.Int64
 	acquire  func(idempo.AcquireParams) error                         // before
 	acquired func(idempo.Acquired) idempo.Acquired                    // after
+	renew    func() error                                             // before
 	complete func(idempo.CompleteParams) error                        // before
 	inTx     func(context.Context, func(context.Context) error) error // instead
 	lookup   func(idempo.Record, error) (idempo.Record, error)        // after
@@ -257,6 +260,16 @@ func (f *faultyStore) InTx(ctx context.Context, fn func(context.Context) error) 
 	return f.Store.InTx(ctx, fn)
 }
 
+func (f *faultyStore) Renew(ctx context.Context, p idempo.RenewParams) (idempo.Record, error) {
+	f.calls.Add(1)
+	if f.renew != nil {
+		if err := f.renew(); err != nil {
+			return idempo.Record{}, err
+		}
+	}
+	return f.Store.Renew(ctx, p)
+}
+
 // logBuffer collects log lines.
 type logBuffer struct {
 	mu sync.Mutex
@@ -294,4 +307,18 @@ func (e *eventLog) count(kind, class string) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.seen[kind+" "+class]
+}
+
+// noFiles checks that a folder for temporary files holds none, whatever empty folders there are.
+func noFiles(t *testing.T, temp string) {
+	t.Helper()
+	err := filepath.WalkDir(temp, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			t.Errorf("left behind: %s", d.Name())
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
 }
