@@ -274,12 +274,3 @@ func validName(s string) bool {
 	}
 	return true
 }
-
-// isToken tells the bytes of RFC 9110 5.6.2.
-func isToken(b byte) bool {
-	switch {
-	case b >= 'a' && b <= 'z', b >= 'A' && b <= 'Z', b >= '0' && b <= '9':
-		return true
-	}
-	return strings.IndexByte("!#$%&'*+-.^_`|~", b) >= 0
-}

@@ -1,0 +1,41 @@
+package gateway
+
+import (
+	"net/http"
+	"time"
+)
+
+// paced gives each write of an HTTP/2 answer its own time: the connection's time does not see a stream whose window its
+// peer keeps shut.
+type paced struct {
+	http.ResponseWriter
+	control *http.ResponseController
+	each    time.Duration
+	set     time.Time
+}
+
+func newPaced(w http.ResponseWriter, each time.Duration) *paced {
+	return &paced{ResponseWriter: w, control: http.NewResponseController(w), each: each}
+}
+
+// Unwrap serves http.ResponseController.
+func (p *paced) Unwrap() http.ResponseWriter { return p.ResponseWriter }
+
+// Write writes within its time.
+func (p *paced) Write(b []byte) (int, error) {
+	p.extend()
+	return p.ResponseWriter.Write(b)
+}
+
+// FlushError flushes within its time.
+func (p *paced) FlushError() error {
+	p.extend()
+	return p.control.Flush()
+}
+
+func (p *paced) extend() {
+	if now := time.Now(); now.Sub(p.set) > p.each/4 {
+		p.set = now
+		_ = p.control.SetWriteDeadline(now.Add(p.each))
+	}
+}

@@ -1,0 +1,69 @@
+package gateway
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// checkPath refuses paths that two readers could take for different ones (row SEC57): "//", dot segments, backslashes
+// and NUL, plain or encoded; and an encoded slash where the decoded path would be a guarded one. guards tells whether a
+// guarded route matches a request for that path.
+func checkPath(raw string, guards func(path string) bool) *refusal {
+	const detail = "The path could be read in more than one way."
+	if raw == "*" {
+		return nil
+	}
+	if strings.Contains(raw, "//") || strings.Contains(raw, `\`) {
+		return malformed(detail)
+	}
+	escaped := strings.Contains(raw, "%")
+	if !escaped && !strings.Contains(raw, "/.") {
+		return nil
+	}
+	for segment := range strings.SplitSeq(raw, "/") {
+		plain, err := url.PathUnescape(segment)
+		if err != nil || plain == "." || plain == ".." || strings.ContainsAny(plain, "\\\x00") {
+			return malformed(detail)
+		}
+		// An encoded slash makes segments of its own; dots among them move the path for whoever decodes it.
+		if strings.Contains(plain, "/") {
+			for inner := range strings.SplitSeq(plain, "/") {
+				if inner == "." || inner == ".." {
+					return malformed(detail)
+				}
+			}
+		}
+	}
+	if !escaped || !strings.Contains(strings.ToLower(raw), "%2f") {
+		return nil
+	}
+	decoded, err := url.PathUnescape(raw)
+	if err != nil || guards(collapse(decoded)) {
+		return malformed(detail)
+	}
+	return nil
+}
+
+// collapse joins runs of slashes, as many readers do.
+func collapse(path string) string {
+	for strings.Contains(path, "//") {
+		path = strings.ReplaceAll(path, "//", "/")
+	}
+	return path
+}
+
+// rawPath is the path as it stood in the request line, byte by byte; for a target in absolute form, its path part.
+func rawPath(r *http.Request) string {
+	path, _, _ := strings.Cut(r.RequestURI, "?")
+	if strings.HasPrefix(path, "/") || path == "*" {
+		return path
+	}
+	if _, rest, ok := strings.Cut(path, "://"); ok {
+		if i := strings.IndexByte(rest, '/'); i >= 0 {
+			return rest[i:]
+		}
+		return "/"
+	}
+	return path
+}

@@ -1,0 +1,64 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/textproto"
+)
+
+// route is one entry of the configuration, ready to serve.
+type route struct {
+	config     Route
+	up         *upstream
+	keyHeaders []string // accepted key headers, in canonical form
+	pass       *passage
+	guard      http.Handler // nil: not guarded
+}
+
+// addRoutes makes the routes; guard makes the handler of a guarded one.
+func (g *Gateway) addRoutes(guard func(*route) (http.Handler, error)) error {
+	passages := map[string]*passage{}
+	for name, up := range g.upstreams {
+		passages[name] = g.newPassage(up)
+	}
+	var all []routed
+	var errs []error
+	for i, c := range g.config.Routes {
+		rt := &route{config: c, up: g.upstreams[c.Upstream], pass: passages[c.Upstream], keyHeaders: keyHeaders(c.Key)}
+		if c.guarded() {
+			h, err := guard(rt)
+			if err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w", index("routes", i), err))
+			}
+			rt.guard = h
+		}
+		all = append(all, routed{c.Match, rt})
+	}
+	g.router = newRouter(all)
+	return errors.Join(errs...)
+}
+
+func keyHeaders(k KeyRules) []string {
+	names := k.Headers
+	if len(names) == 0 {
+		names = []string{"Idempotency-Key"}
+		if k.Profile == "paypal" {
+			names = []string{"PayPal-Request-Id"}
+		}
+	}
+	out := make([]string, len(names))
+	for i, name := range names {
+		out[i] = textproto.CanonicalMIMEHeaderKey(name)
+	}
+	return out
+}
+
+// ServeHTTP serves a request that the route matches.
+func (rt *route) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if rt.guard == nil {
+		rt.pass.ServeHTTP(w, r)
+		return
+	}
+	rt.guard.ServeHTTP(w, r)
+}
