@@ -62,11 +62,21 @@ func (d *document) parse(src []byte) bool {
 	if len(src) > math.MaxInt32 || !utf8.Valid(src) {
 		return false
 	}
+	if n := maxNodes(src); n > cap(d.nodes) {
+		d.nodes = make([]node, 0, n)
+	}
 	if !d.value(0) {
 		return false
 	}
 	d.space()
 	return d.pos == len(src)
+}
+
+// maxNodes bounds the number of values of a valid document: each but the first stands behind a comma or is the first in its
+// container, and two of them take three bytes.
+func maxNodes(src []byte) int {
+	n := 1 + bytes.Count(src, []byte{','}) + bytes.Count(src, []byte{'['}) + bytes.Count(src, []byte{'{'})
+	return min(n, len(src)/2+1)
 }
 
 func (d *document) space() {
