@@ -105,9 +105,9 @@ func (p *prefixed) Error() string {
 	return p.prefix + ": " + p.err.Error()
 }
 
-// mergeRules fills the zero fields of r from base.
+// mergeRules fills the zero fields of r from base, but for those that the fields of r exclude.
 func mergeRules(r, base Rules) Rules {
-	to, from := reflect.ValueOf(&r).Elem(), reflect.ValueOf(base)
+	to, from := reflect.ValueOf(&r).Elem(), reflect.ValueOf(base.yieldTo(r))
 	for i := range to.NumField() {
 		if to.Field(i).IsZero() {
 			to.Field(i).Set(from.Field(i))
