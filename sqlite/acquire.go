@@ -1,0 +1,302 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/idempo/idempo"
+)
+
+// Acquire implements idempo.Store. It reads without a lock first; only a claim that seems won stands in line for the
+// write lock, under which it is decided. Where another open transaction of this process holds the key it says in
+// progress, after at most p.Wait; one of another process is waited for as long as ctx and the busy timeout allow, and
+// is then code unavailable.
+func (s *Store) Acquire(ctx context.Context, p idempo.AcquireParams) (idempo.Acquired, error) {
+	t, err := s.joined(ctx, "acquire", p.Key)
+	switch {
+	case err != nil:
+		return idempo.Acquired{}, err
+	case ctx.Err() != nil:
+		return idempo.Acquired{}, failure("acquire", p.Key, context.Cause(ctx), false)
+	case !atOnce(p) && (p.Guard == idempo.GuardAtomic) != (t != nil):
+		return idempo.Acquired{}, misuse("acquire", p.Key, "an atomic claim needs a transaction in its context, a leased one must have none")
+	}
+	c := claim{s: s, t: t, p: p, names: names32(p)}
+	var over <-chan time.Time
+	if p.Wait > 0 {
+		timer := time.NewTimer(p.Wait)
+		defer timer.Stop()
+		over = timer.C
+	}
+	for {
+		a, busy, err := c.try(ctx, over != nil)
+		if busy == nil {
+			return a, failure("acquire", p.Key, err, false)
+		}
+		select {
+		case <-busy:
+		case <-over:
+			over = nil // once more: it may have ended this moment
+		case <-ctx.Done():
+			return idempo.Acquired{}, failure("acquire", p.Key, context.Cause(ctx), false)
+		}
+	}
+}
+
+// atOnce reports whether p is written by itself; a claim inside a transaction waits for its completion.
+func atOnce(p idempo.AcquireParams) bool { return p.Issue > 0 || !p.Due.IsZero() }
+
+// names32 lists the digests that p occupies.
+func names32(p idempo.AcquireParams) []string {
+	return slices.Concat([]string{p.Key.ID}, p.Aliases, p.Unique)
+}
+
+func keysOf(k idempo.Key, names []string) []idempo.Key {
+	out := make([]idempo.Key, len(names))
+	for i, id := range names {
+		out[i] = idempo.Key{Tenant: k.Tenant, Operation: k.Operation, ID: id}
+	}
+	return out
+}
+
+// claim is one Acquire.
+type claim struct {
+	s     *Store
+	t     *txn
+	p     idempo.AcquireParams
+	names []string
+}
+
+// try is one try. Where an open transaction stands in the way and wait is true, busy is closed at its end.
+func (c *claim) try(ctx context.Context, wait bool) (a idempo.Acquired, busy <-chan struct{}, err error) {
+	if c.t != nil {
+		c.t.mu.Lock()
+		defer c.t.mu.Unlock()
+		if !c.t.own {
+			if err := c.t.enter(c.s, "acquire", c.p.Key); err != nil {
+				return a, nil, err
+			}
+		}
+		if c.t.x != nil || c.t.ended {
+			a, err = c.inside(ctx)
+			return a, nil, err
+		}
+	}
+	base, err := c.s.read(ctx, "find", c.p.Key, c.names)
+	if err != nil {
+		return a, nil, err
+	}
+	a, write, err := c.judge(base, c.s.now(c.p.Now))
+	if err != nil || !write {
+		return a, nil, err // a final verdict: nothing was locked
+	}
+	if a, busy, held := c.s.inProgress(c.p.Key, c.names, wait); held {
+		return a, busy, nil
+	}
+	if c.t != nil {
+		a, err = c.inside(ctx)
+	} else {
+		err = c.s.share(ctx, "acquire", c.p.Key, keysOf(c.p.Key, c.names), func(x *session) (err error) {
+			a, err = c.atOnce(x)
+			return failure("acquire", c.p.Key, err, false)
+		})
+		if err != nil && !errors.Is(err, errOpen) {
+			return idempo.Acquired{}, nil, err
+		}
+	}
+	if errors.Is(err, errOpen) { // another transaction won the key while this one waited for the lock
+		return c.again(wait)
+	}
+	return a, nil, err
+}
+
+// again answers a claim that was sent away from the line, because a transaction came to hold the key.
+func (c *claim) again(wait bool) (idempo.Acquired, <-chan struct{}, error) {
+	a, busy, held := c.s.inProgress(c.p.Key, c.names, wait)
+	if !held { // it is over already: in progress a moment ago is a right answer, and asking again another
+		now := make(chan struct{})
+		close(now)
+		return a, now, nil
+	}
+	return a, busy, nil
+}
+
+// judge decides on the records found. Of several, whichever refuses decides.
+func (c *claim) judge(base []idempo.Record, now time.Time) (a idempo.Acquired, write bool, err error) {
+	if len(base) == 0 {
+		return c.p.Judge(idempo.Record{}, false, now)
+	}
+	for i, r := range base {
+		one, write, err := c.p.Judge(r, true, now)
+		if err != nil || !write {
+			return one, false, err
+		}
+		if i == 0 {
+			a = one
+		}
+	}
+	return a, true, nil
+}
+
+// atOnce decides under the write lock and writes.
+func (c *claim) atOnce(x *session) (idempo.Acquired, error) {
+	base, err := x.find(c.p.Key, c.names)
+	if err != nil {
+		return idempo.Acquired{}, err
+	}
+	a, write, err := c.judge(base, c.s.now(c.p.Now))
+	if err != nil || !write {
+		return a, err
+	}
+	round(&a.Record)
+	return a, x.put(base, a.Record, c.names)
+}
+
+// inside decides in the transaction, which it begins where it has to. t is locked.
+func (c *claim) inside(ctx context.Context) (idempo.Acquired, error) {
+	t := c.t
+	if err := t.begin(ctx, keysOf(c.p.Key, c.names)); err != nil {
+		return idempo.Acquired{}, err
+	}
+	if ch := t.change(c.p.Key, c.names); ch != nil {
+		now := c.s.now(c.p.Now)
+		r, found := ch.seen(now)
+		a, write, err := c.p.Judge(r, found, now)
+		if write && err == nil {
+			round(&a.Record)
+			ch.from, ch.found, ch.next = ch.next, ch.next.State != "", a.Record.Clone()
+			ch.claim, ch.keep = !atOnce(c.p), atOnce(c.p)
+			err = t.written(ch)
+		}
+		return a, err
+	}
+	base, err := t.x.find(c.p.Key, c.names)
+	if err != nil {
+		return idempo.Acquired{}, err
+	}
+	a, write, err := c.judge(base, c.s.now(c.p.Now))
+	if err != nil || !write {
+		return a, err
+	}
+	round(&a.Record)
+	ch := &change{names: c.names, key: c.p.Key, base: base, next: a.Record.Clone(), claim: !atOnce(c.p), keep: atOnce(c.p)}
+	ch.from, ch.found = first(base)
+	t.changes = append(t.changes, ch)
+	if ch.claim && t.own {
+		c.s.hold(t, keysOf(c.p.Key, c.names))
+	}
+	return a, t.written(ch)
+}
+
+// written writes ch at once where the transaction is the caller's own; the store's own writes at its commit. t is locked.
+func (t *txn) written(ch *change) error {
+	if t.own {
+		return nil
+	}
+	return t.write(ch)
+}
+
+// hold notes that t has won keys, and answers everybody who waits in line for one of them.
+func (s *Store) hold(t *txn, keys []idempo.Key) {
+	s.mu.Lock()
+	for _, k := range keys {
+		s.held[k] = t
+	}
+	s.mu.Unlock()
+	s.line.sendAway(keys)
+}
+
+// inProgress answers for a key that an open transaction of this process has won: nothing of it is known yet.
+func (s *Store) inProgress(k idempo.Key, names []string, wait bool) (a idempo.Acquired, busy <-chan struct{}, held bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, key := range keysOf(k, names) {
+		t := s.held[key]
+		if t == nil {
+			continue
+		}
+		a = idempo.Acquired{Verdict: idempo.VerdictInProgress, RetryAfter: time.Second}
+		a.Record = idempo.Record{Key: k, State: idempo.StatePending, Now: s.now(time.Time{})}
+		if !wait {
+			return a, nil, true
+		}
+		if t.done == nil {
+			t.done = make(chan struct{})
+		}
+		return a, t.done, true
+	}
+	return a, nil, false
+}
+
+// Lookup implements idempo.Store. In a transaction it sees what the transaction did.
+func (s *Store) Lookup(ctx context.Context, p idempo.LookupParams) (idempo.Record, error) {
+	t, err := s.joined(ctx, "lookup", p.Key)
+	if err != nil {
+		return idempo.Record{}, err
+	}
+	r, err := s.lookup(ctx, t, p)
+	if p.WithoutBody {
+		r.Result.Body = nil
+	}
+	return r, failure("lookup", p.Key, err, false)
+}
+
+func (s *Store) lookup(ctx context.Context, t *txn, p idempo.LookupParams) (idempo.Record, error) {
+	names := append([]string{p.Key.ID}, p.Aliases...)
+	query := "find"
+	if p.WithoutBody {
+		query = "find_bodiless"
+	}
+	var base []idempo.Record
+	var err error
+	if t != nil {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if !t.own {
+			if err := t.enter(s, "lookup", p.Key); err != nil {
+				return idempo.Record{}, err
+			}
+		}
+		if c := t.change(p.Key, names); c != nil {
+			now := s.now(p.Now)
+			r, _ := c.seen(now)
+			r, _ = r.Effective(now)
+			return r, nil
+		}
+	}
+	if t != nil && t.x != nil && !t.ended {
+		base, err = find(names, func(id string) (*sql.Rows, error) { return t.x.query(query, keyArgs(p.Key, id)...) })
+	} else {
+		base, err = s.read(ctx, query, p.Key, names)
+	}
+	if err != nil {
+		return idempo.Record{}, err
+	}
+	now := s.now(p.Now)
+	for _, r := range base { // of several, the first that is still there
+		if eff, live := r.Effective(now); live {
+			return eff, nil
+		}
+	}
+	return idempo.Record{Now: now}, nil
+}
+
+// read finds records on a reading connection: no lock, no line.
+func (s *Store) read(ctx context.Context, name string, k idempo.Key, names []string) ([]idempo.Record, error) {
+	return find(names, func(id string) (*sql.Rows, error) {
+		return s.queries[name].read.QueryContext(ctx, keyArgs(k, id)...)
+	})
+}
+
+// round makes times what the table can keep, so that what is returned equals what is stored.
+func round(r *idempo.Record) {
+	for _, t := range []*time.Time{&r.ClaimedAt, &r.StartedAt, &r.LeaseUntil, &r.DueAt, &r.CreatedAt, &r.ChangedAt,
+		&r.CompletedAt, &r.IssuedUntil, &r.ExpiresAt, &r.GoneAt} {
+		if !t.IsZero() {
+			*t = micro(*t)
+		}
+	}
+}

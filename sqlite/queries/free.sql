@@ -1,0 +1,2 @@
+-- Gives one alias back.
+DELETE FROM {table records} WHERE tenant_id = ?1 AND operation = ?2 AND idempotency_key = ?3 AND alias_of = ?4

@@ -1,0 +1,1 @@
+SELECT value FROM {table meta} WHERE name = ?1

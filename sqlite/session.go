@@ -1,0 +1,237 @@
+package sqlite
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/idempo/idempo"
+	"github.com/idempo/idempo/internal/sqlkit"
+)
+
+// session is the store's statements in one transaction that holds the write lock. Contexts of callers do not reach
+// them: an interrupted write would undo the whole transaction.
+type session struct {
+	s       *Store
+	tx      *sql.Tx
+	foreign bool   // tx is the caller's own, maybe of another handle: nothing is prepared there
+	cancel  func() // of the context that tx was begun with; nil: none
+}
+
+func (x *session) exec(name string, args ...any) (int64, error) {
+	q := x.s.queries[name]
+	var res sql.Result
+	var err error
+	if x.foreign {
+		res, err = x.tx.ExecContext(background, q.text, args...)
+	} else {
+		res, err = x.tx.StmtContext(background, q.write).ExecContext(background, args...)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return res.RowsAffected()
+}
+
+func (x *session) query(name string, args ...any) (*sql.Rows, error) {
+	q := x.s.queries[name]
+	if x.foreign {
+		return x.tx.QueryContext(background, q.text, args...)
+	}
+	return x.tx.StmtContext(background, q.write).QueryContext(background, args...)
+}
+
+// find returns the records under names, each once, in their order. More than one is met where several digests of one
+// claim were taken by different records.
+func (x *session) find(k idempo.Key, names []string) ([]idempo.Record, error) {
+	return find(names, func(id string) (*sql.Rows, error) { return x.query("find", keyArgs(k, id)...) })
+}
+
+func find(names []string, query func(id string) (*sql.Rows, error)) ([]idempo.Record, error) {
+	var out []idempo.Record
+	for _, id := range names {
+		rows, err := query(id)
+		if err != nil {
+			return nil, err
+		}
+		found, err := scan(rows)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range found {
+			if !slices.ContainsFunc(out, func(o idempo.Record) bool { return o.Key.ID == r.Key.ID }) {
+				out = append(out, r)
+			}
+		}
+	}
+	return out, nil
+}
+
+// scan reads records and closes rows.
+func scan(rows *sql.Rows) (out []idempo.Record, err error) {
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		row := sqlkit.Row{Micros: true}
+		var body bool
+		if err := rows.Scan(append(row.Dest(), &body)...); err != nil {
+			return nil, err
+		}
+		r, err := row.Record()
+		if err != nil {
+			return nil, err
+		}
+		if body && r.Result.Body == nil {
+			r.Result.Body = []byte{}
+		}
+		out = append(out, r)
+	}
+	return out, rows.Err()
+}
+
+// put makes rec the record under names in the place of base, the records found there. rec's own row is updated. Another
+// one leaves: it is over, or it is the same key under another digest, and then its digests become rec's.
+func (x *session) put(base []idempo.Record, rec idempo.Record, names []string) error {
+	var old *idempo.Record
+	for i, b := range base {
+		if b.Key.ID == rec.Key.ID {
+			old = &base[i]
+			continue
+		}
+		if _, live := b.Effective(rec.ChangedAt); live {
+			more, err := x.aliases(b.Key)
+			if err != nil {
+				return err
+			}
+			names = append(slices.Clip(names), more...)
+		}
+		if err := x.remove(b.Key); err != nil {
+			return err
+		}
+	}
+	if old == nil {
+		if _, err := x.exec("insert", x.values(rec)...); err != nil {
+			return err
+		}
+	} else if err := x.update(*old, rec); err != nil {
+		return err
+	}
+	for _, id := range names {
+		if id == rec.Key.ID {
+			continue
+		}
+		if _, err := x.exec("alias", append(keyArgs(rec.Key, id), []byte(rec.Key.ID))...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// aliases returns the digests that stand for the record k besides its own.
+func (x *session) aliases(k idempo.Key) (out []string, err error) {
+	rows, err := x.query("aliases", keyArgs(k, k.ID)...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var id []byte
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		out = append(out, string(id))
+	}
+	return out, rows.Err()
+}
+
+func (x *session) update(old, rec idempo.Record) error {
+	if old.Attempt > 0 && rec.Attempt > old.Attempt {
+		if _, err := x.exec("archive", append(keyArgs(old.Key, old.Key.ID), rec.ChangedAt.UnixMicro())...); err != nil {
+			return err
+		}
+	}
+	var token any
+	if !old.Token.IsZero() {
+		token = bytes.Clone(old.Token[:])
+	}
+	n, err := x.exec("update", append(x.values(rec), old.Attempt, string(old.State), token)...)
+	if err == nil && n != 1 {
+		err = &idempo.Error{Op: "write", Code: "lease_lost", KeyRef: rec.Ref(), Attempt: old.Attempt}
+	}
+	return err
+}
+
+// remove takes a record away, with its aliases and old attempts.
+func (x *session) remove(k idempo.Key) error {
+	for _, name := range []string{"remove", "remove_aliases", "remove_attempts"} {
+		if _, err := x.exec(name, keyArgs(k, k.ID)...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (x *session) values(r idempo.Record) []any {
+	return sqlkit.Encoding{Binary: true}.Values(r)
+}
+
+func keyArgs(k idempo.Key, id string) []any {
+	return []any{[]byte(k.Tenant), []byte(k.Operation), []byte(id)}
+}
+
+// rollback ends the transaction; after a commit it does nothing.
+func (x *session) rollback() {
+	_ = x.tx.Rollback()
+	if x.cancel != nil {
+		x.cancel()
+	}
+}
+
+// syncClock looks at the file's clock where it was not looked at for a while, and carries it on.
+func (x *session) syncClock() error {
+	if !x.s.clock.stale() {
+		return nil
+	}
+	q := x.s.queries["meta"].write
+	a, err := readAnchor(background, x.tx.StmtContext(background, q))
+	if err != nil {
+		return err
+	}
+	_, err = x.exec("set_meta", "clock", x.s.clock.follow(a).text())
+	return err
+}
+
+// readAnchor reads the row `clock` of table meta.
+func readAnchor(ctx context.Context, meta *sql.Stmt) (anchor, error) {
+	var text string
+	err := meta.QueryRowContext(ctx, "clock").Scan(&text)
+	if err == sql.ErrNoRows { //nolint:errorlint // Scan returns it as it is
+		return anchor{}, nil
+	}
+	return parseAnchor(text), err
+}
+
+// text is the anchor as table meta keeps it: shown, wall, time since boot, all in microseconds, and the boot's id.
+func (a anchor) text() string {
+	n := func(v int64) string { return strconv.FormatInt(v, 10) }
+	return strings.Join([]string{n(a.shown.UnixMicro()), n(a.wall.UnixMicro()), n(a.up), a.boot}, " ")
+}
+
+// parseAnchor reads what text wrote; anything else is no anchor.
+func parseAnchor(text string) anchor {
+	f := strings.SplitN(text, " ", 4)
+	if len(f) != 4 {
+		return anchor{}
+	}
+	var v [3]int64
+	for i := range v {
+		var err error
+		if v[i], err = strconv.ParseInt(f[i], 10, 64); err != nil {
+			return anchor{}
+		}
+	}
+	return anchor{shown: time.UnixMicro(v[0]).UTC(), wall: time.UnixMicro(v[1]).UTC(), up: v[2], boot: f[3], stored: true}
+}
