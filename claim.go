@@ -237,7 +237,11 @@ func (c *Claim) completion(r Result) (CompleteParams, error) {
 		p.Won = AcquireParams{Guard: GuardLeased}
 		p.References = nil
 	}
-	keepBody(&p, c.op.MaxResult)
+	if o := c.omitted; o != nil {
+		p.Kept, p.Size, p.SHA256, p.Result.Body = false, o.size, o.sum[:], nil
+	} else {
+		keepBody(&p, c.op.MaxResult)
+	}
 	return p, c.e.seal(&p)
 }
 
