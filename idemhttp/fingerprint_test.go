@@ -175,11 +175,12 @@ func TestMismatch(t *testing.T) {
 		check(t, all, wide("1"), wide("2"), "[body] changed [/list] added [] removed 0")
 		included := compileSelection(t, Rules{Include: []string{"/list", "/none/x"}})
 		check(t, included, jsonParts(`{"list":`+list(65, "1")+`}`), jsonParts(`{"list":`+list(65, "2")+`,"none":{"y":1}}`), "[body] changed [/list] added [] removed 0")
-		fields := strings.Repeat("x", 1)
+		var fields strings.Builder
+		fields.WriteString(strings.Repeat("x", 1))
 		for i := range 65 {
-			fields += fmt.Sprintf("&f%d=1", i)
+			fields.WriteString(fmt.Sprintf("&f%d=1", i))
 		}
-		check(t, all, formParts(fields), formParts(fields+"2"), "[body] changed [] added [] removed 0")
+		check(t, all, formParts(fields.String()), formParts(fields.String()+"2"), "[body] changed [] added [] removed 0")
 	})
 	t.Run("[http/FP15] at most 1.25 KiB, and no name or value in it", func(t *testing.T) {
 		t.Parallel()
@@ -188,11 +189,12 @@ func TestMismatch(t *testing.T) {
 			names[i] = fmt.Sprintf("X-%d", i)
 		}
 		s := compileSelection(t, Rules{Headers: names})
-		body := `{"canary_name":"canary_value"`
+		var body strings.Builder
+		body.WriteString(`{"canary_name":"canary_value"`)
 		for i := range 60 {
-			body += fmt.Sprintf(`,"m%d":%d`, i, i)
+			body.WriteString(fmt.Sprintf(`,"m%d":%d`, i, i))
 		}
-		if d := detailOf(t, s, jsonParts(body+"}")); bytes.Contains(d, []byte("canary")) {
+		if d := detailOf(t, s, jsonParts(body.String()+"}")); bytes.Contains(d, []byte("canary")) {
 			t.Error("the payload is in the member digests")
 		}
 		few := detailOf(t, all, jsonParts(`{"a":7,"b":7}`))

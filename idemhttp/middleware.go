@@ -9,6 +9,7 @@ import (
 	"net/textproto"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/idempo/idempo"
@@ -93,14 +94,14 @@ func (p *prefixed) Unwrap() error { return p.err }
 
 func (p *prefixed) Error() string {
 	if joined, ok := p.err.(interface{ Unwrap() []error }); ok {
-		text := ""
+		var text strings.Builder
 		for i, e := range joined.Unwrap() {
 			if i > 0 {
-				text += "\n"
+				text.WriteString("\n")
 			}
-			text += (&prefixed{p.prefix, e}).Error()
+			text.WriteString((&prefixed{p.prefix, e}).Error())
 		}
-		return text
+		return text.String()
 	}
 	return p.prefix + ": " + p.err.Error()
 }

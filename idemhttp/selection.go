@@ -1,7 +1,5 @@
 package idemhttp
 
-//lint:file-ignore ST1005 what is wrong in Rules begins with the name of its field
-
 import (
 	"bytes"
 	"cmp"

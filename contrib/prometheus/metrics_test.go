@@ -40,7 +40,7 @@ func scrape(t *testing.T, m http.Handler, accept string) string {
 // value returns the sample of a series as the scrape shows it.
 func value(t *testing.T, text, series string) string {
 	t.Helper()
-	for _, line := range strings.Split(text, "\n") {
+	for line := range strings.SplitSeq(text, "\n") {
 		if rest, ok := strings.CutPrefix(line, series+" "); ok {
 			return rest
 		}

@@ -117,27 +117,38 @@ func (s *Source) checkSize(f *File, fs *findings) {
 	})
 }
 
-// checkFunc counts the lines of a function. In tests the functions given to Run are tests of their own and count apart.
+// checkFunc counts the lines of a function. In tests a function that takes a *testing.T and is handed over, to t.Run or to
+// what wraps it, is a test of its own and counts apart.
 func (s *Source) checkFunc(fn ast.Node, name string, isTest bool, fs *findings) {
 	n := s.span(fn)
 	if isTest {
 		ast.Inspect(fn, func(in ast.Node) bool {
 			call, ok := in.(*ast.CallExpr)
-			if !ok || lastName(call.Fun) != "Run" || len(call.Args) != 2 {
-				return true
-			}
-			sub, ok := call.Args[1].(*ast.FuncLit)
 			if !ok {
 				return true
 			}
-			n -= s.span(sub) - 1
-			s.checkFunc(sub, name+", a subtest", true, fs)
-			return false
+			apart := false
+			for _, arg := range call.Args {
+				if sub, ok := arg.(*ast.FuncLit); ok && takesT(sub) {
+					n -= s.span(sub) - 1
+					s.checkFunc(sub, name+", a subtest", true, fs)
+					apart = true
+				}
+			}
+			return !apart
 		})
 	}
 	if n > maxFuncLines {
 		fs.add(ruleSize, s.at(fn), "func %s has %d lines, limit %d", name, n, maxFuncLines)
 	}
+}
+
+func takesT(fn *ast.FuncLit) bool {
+	params := fn.Type.Params.List
+	if len(params) == 0 {
+		return false
+	}
+	return slices.Contains([]string{"testing.T", "testing.B", "testing.F", "testing.TB"}, exprText(params[0].Type))
 }
 
 var (

@@ -139,7 +139,7 @@ func TestHelp(t *testing.T) {
 			if n := len(strings.Split(c.Example, "\n")); n < 2 {
 				t.Errorf("%d examples", n)
 			}
-			for _, line := range strings.Split(r.out, "\n") {
+			for line := range strings.SplitSeq(r.out, "\n") {
 				if len([]rune(line)) > 100 {
 					t.Errorf("over 100 columns: %s", line)
 				}

@@ -52,7 +52,7 @@ func (a *app) help(c *cobra.Command) {
 	writeFlags(b, "Flags", c.NonInheritedFlags())
 	writeFlags(b, "Global flags", c.InheritedFlags())
 	b.WriteString("\nExamples:\n")
-	for _, line := range strings.Split(c.Example, "\n") {
+	for line := range strings.SplitSeq(c.Example, "\n") {
 		b.WriteString("  " + line + "\n")
 	}
 	b.WriteString("\nExit codes:\n")
@@ -65,7 +65,7 @@ func (a *app) help(c *cobra.Command) {
 // exitCodes are the codes a command can return: those it declares, and those every command has.
 func exitCodes(c *cobra.Command) []int {
 	codes := []int{exitOK, exitUsage, exitPipe}
-	for _, name := range strings.Fields(c.Annotations["exit"]) {
+	for name := range strings.FieldsSeq(c.Annotations["exit"]) {
 		var code int
 		fmt.Sscan(name, &code)
 		codes = append(codes, code)
@@ -115,9 +115,9 @@ func writeFlags(b *strings.Builder, title string, flags *pflag.FlagSet) {
 // wrap breaks text into lines of at most width columns, each after indent. Lines that fit, and line ends, stay.
 func wrap(text, indent string, width int) string {
 	var out []string
-	for _, line := range strings.Split(text, "\n") {
+	for line := range strings.SplitSeq(text, "\n") {
 		current := ""
-		for _, word := range strings.Fields(line) {
+		for word := range strings.FieldsSeq(line) {
 			if current != "" && len([]rune(indent+current+" "+word)) > width {
 				out = append(out, indent+current)
 				current = ""

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -154,10 +155,8 @@ func flagFailure(c *cobra.Command, err error) *failure {
 
 // checkWord refuses a value that is none of words, naming the nearest.
 func checkWord(flag, value string, words ...string) *failure {
-	for _, w := range words {
-		if value == w {
-			return nil
-		}
+	if slices.Contains(words, value) {
+		return nil
 	}
 	f := usage("%s: unknown value %s", flag, quoteWord(value))
 	if near := spell.Nearest(value, words); near != "" {
