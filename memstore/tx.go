@@ -83,7 +83,7 @@ func (s *Store) begin(ctx context.Context, own bool) (context.Context, *Tx, erro
 // with the records of the transaction: nobody sees one without the other. f must be short, must not call the store and
 // must not panic. OnCommit outside an open transaction panics.
 func OnCommit(ctx context.Context, f func()) {
-	tx, _ := ctx.Value(txKey{}).(*Tx)
+	tx := Current(ctx)
 	if tx == nil {
 		panic("memstore: OnCommit outside a transaction")
 	}
@@ -95,9 +95,15 @@ func OnCommit(ctx context.Context, f func()) {
 	tx.effects = append(tx.effects, f)
 }
 
+// Current returns the transaction that ctx carries, or nil. It may be over.
+func Current(ctx context.Context) *Tx {
+	tx, _ := ctx.Value(txKey{}).(*Tx)
+	return tx
+}
+
 // Joined implements idempo.Joiner.
 func (s *Store) Joined(ctx context.Context) (tx, own bool, err error) {
-	t, _ := ctx.Value(txKey{}).(*Tx)
+	t := Current(ctx)
 	switch {
 	case t == nil:
 		return false, false, nil
@@ -115,8 +121,7 @@ func (s *Store) enter(ctx context.Context, op string, k idempo.Key) (*Tx, error)
 	if _, _, err := s.Joined(ctx); err != nil {
 		return nil, err
 	}
-	tx, _ := ctx.Value(txKey{}).(*Tx)
-	return tx, nil
+	return Current(ctx), nil
 }
 
 // find returns the change under one of names; a nil transaction has none.
