@@ -39,7 +39,7 @@ func (q queries) prepare(ctx context.Context, writer, reader *sql.DB) (err error
 		if one.write, err = writer.PrepareContext(ctx, one.text); err != nil {
 			return fmt.Errorf("sqlite: query %s: %w", name, shown(err))
 		}
-		if name != "find" && name != "find_bodiless" && name != "meta" {
+		if !readable(name) {
 			continue
 		}
 		if one.read, err = reader.PrepareContext(ctx, one.text); err != nil {

@@ -1,0 +1,47 @@
+package operator
+
+import "context"
+
+// DigestKeeper is a store that remembers under which digest keys its records may live. Without it a forgotten digest key shows
+// only when a record made with it is met.
+type DigestKeeper interface {
+	// KeepDigestKeys compares the digest keys of a process that starts with those the store remembers, and remembers
+	// p.Keys if they fit. In one transaction:
+	//
+	//   - A remembered key that is not in p.Keys, and under which records still live, is Missing. Without records it is
+	//     forgotten.
+	//   - One with the same id and another mark is Changed.
+	//   - With p.Made, any remembered key is Foreign: another process has made the keys of this store.
+	//
+	// If there is any of these, nothing is written. Of concurrent calls with p.Made on a store that remembers nothing, one
+	// is served; the others find its key Foreign.
+	KeepDigestKeys(ctx context.Context, p DigestKeysParams) (DigestKeys, error)
+}
+
+// DigestKeysParams are the digest keys of a process.
+type DigestKeysParams struct {
+	Keys []DigestKey
+	Made bool // the process has just made its only key, since it found none
+}
+
+// DigestKey is a digest key as a store may see it: its id, and a mark that tells two values apart and shows neither.
+type DigestKey struct {
+	ID   string
+	Mark string // 16 hexadecimal digits of an HMAC under the key
+}
+
+// DigestKeys is what does not fit. Its zero value means that all is well.
+type DigestKeys struct {
+	Missing []MissingKey
+	Changed []string // ids
+	Foreign []string // ids
+}
+
+// OK says whether the keys fit.
+func (k DigestKeys) OK() bool { return len(k.Missing)+len(k.Changed)+len(k.Foreign) == 0 }
+
+// MissingKey is a digest key that records need and the process does not have.
+type MissingKey struct {
+	ID      string
+	Records int64 // at least; counting stops at 100,000
+}

@@ -1,0 +1,92 @@
+package sqlite
+
+import (
+	"context"
+	"slices"
+
+	"github.com/idempo/idempo"
+	"github.com/idempo/idempo/operator"
+)
+
+var _ operator.DigestKeeper = (*Store)(nil)
+
+// KeepDigestKeys implements operator.DigestKeeper. The keys stand in table meta; the write lock orders those who start at once.
+func (s *Store) KeepDigestKeys(ctx context.Context, p operator.DigestKeysParams) (found operator.DigestKeys, err error) {
+	err = s.share(ctx, "keep digest keys", idempo.Key{}, nil, func(x *session) (err error) {
+		found, err = x.keepDigestKeys(p)
+		return failure("keep digest keys", idempo.Key{}, err, false)
+	})
+	return found, err
+}
+
+func (x *session) keepDigestKeys(p operator.DigestKeysParams) (found operator.DigestKeys, err error) {
+	known, err := x.digestKeys()
+	if err != nil {
+		return found, err
+	}
+	var unused []string
+	for _, k := range known {
+		i := slices.IndexFunc(p.Keys, func(o operator.DigestKey) bool { return o.ID == k.ID })
+		switch {
+		case i >= 0 && p.Keys[i].Mark != k.Mark:
+			found.Changed = append(found.Changed, k.ID)
+		case i >= 0:
+		case p.Made:
+			found.Foreign = append(found.Foreign, k.ID)
+		default:
+			n, err := x.madeWith(k.ID)
+			if err != nil {
+				return found, err
+			}
+			if n > 0 {
+				found.Missing = append(found.Missing, operator.MissingKey{ID: k.ID, Records: n})
+			} else {
+				unused = append(unused, k.ID)
+			}
+		}
+	}
+	if !found.OK() {
+		return found, nil
+	}
+	for _, id := range unused {
+		if _, err := x.exec("digest_key_forget", id); err != nil {
+			return found, err
+		}
+	}
+	for _, k := range p.Keys {
+		if _, err := x.exec("set_meta", "digest_key:"+k.ID, k.Mark); err != nil {
+			return found, err
+		}
+	}
+	return found, nil
+}
+
+func (x *session) digestKeys() (out []operator.DigestKey, err error) {
+	rows, err := x.query("digest_keys")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var k operator.DigestKey
+		if err := rows.Scan(&k.ID, &k.Mark); err != nil {
+			return nil, err
+		}
+		out = append(out, k)
+	}
+	return out, rows.Err()
+}
+
+func (x *session) madeWith(id string) (n int64, err error) {
+	rows, err := x.query("digest_key_use", id)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		if err := rows.Scan(&n); err != nil {
+			return 0, err
+		}
+	}
+	return n, rows.Err()
+}

@@ -1,0 +1,131 @@
+package sqlite
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/idempo/idempo"
+	"github.com/idempo/idempo/operator"
+)
+
+var (
+	_ operator.Lister    = (*Store)(nil)
+	_ operator.Historian = (*Store)(nil)
+)
+
+// listBatch is how many rows are looked at per statement at most; no read transaction outlives one.
+const listBatch = 500
+
+// List implements operator.Lister on the reading connections: writers are not disturbed.
+func (s *Store) List(ctx context.Context, p operator.FindParams) (operator.Page, error) {
+	p, err := p.WithDefaults()
+	if err != nil {
+		return operator.Page{}, &idempo.Error{Op: "list", Code: "invalid", Hint: err.Error(), Err: err}
+	}
+	at := idempo.Key{Tenant: p.Tenant}
+	if p.After != "" {
+		if at, err = operator.ParseCursor(p.After); err != nil {
+			return operator.Page{}, &idempo.Error{Op: "list", Code: "invalid", Err: err}
+		}
+	}
+	var page operator.Page
+	match := p
+	match.Ref = "" // the reference may be that of an alias
+	for size := min(p.Limit+1, listBatch); ; size = min(2*size, listBatch) {
+		records, err := s.batch(ctx, p, at, size)
+		if err != nil {
+			return operator.Page{}, failure("list", idempo.Key{}, err, false)
+		}
+		now := s.now(p.Now)
+		for _, r := range records {
+			at = r.Key
+			eff, ok := match.Match(r, now)
+			if !ok {
+				continue
+			}
+			if len(page.Records) == p.Limit {
+				page.Next = operator.Cursor(page.Records[p.Limit-1].Key)
+				return page, nil
+			}
+			page.Records = append(page.Records, eff)
+		}
+		if len(records) < size || p.Ref != "" {
+			return page, nil
+		}
+	}
+}
+
+// batch reads the rows after a key that may match.
+func (s *Store) batch(ctx context.Context, p operator.FindParams, after idempo.Key, size int) ([]idempo.Record, error) {
+	if p.Ref != "" {
+		lower, err := operator.ParseRef(p.Ref)
+		if err != nil {
+			return nil, err
+		}
+		return s.listed(ctx, "list_ref", lower, append(bytes.Clone(lower), bytes.Repeat([]byte{0xff}, 17)...))
+	}
+	last := []byte{0xff} // no tenant is as high: they are UTF-8
+	if p.Tenant != "" {
+		last = []byte(p.Tenant)
+	}
+	words := ""
+	for _, st := range p.Stored() {
+		words += " " + string(st) + " "
+	}
+	return s.listed(ctx, "list", []byte(after.Tenant), []byte(after.Operation), []byte(after.ID), last, p.Operation, p.Surface, words, size)
+}
+
+func (s *Store) listed(ctx context.Context, name string, args ...any) ([]idempo.Record, error) {
+	rows, err := s.queries[name].read.QueryContext(ctx, args...)
+	if err != nil {
+		return nil, err
+	}
+	return scan(rows)
+}
+
+// Attempts implements operator.Historian.
+func (s *Store) Attempts(ctx context.Context, key idempo.Key) ([]idempo.Record, error) {
+	rows, err := s.queries["attempts"].read.QueryContext(ctx, keyArgs(key, key.ID)...)
+	if err != nil {
+		return nil, failure("attempts", key, err, false)
+	}
+	defer func() { _ = rows.Close() }()
+	var out []idempo.Record
+	for rows.Next() {
+		r := idempo.Record{Key: key}
+		var state, guard string
+		var surface, owner, note, trace sql.NullString
+		var claimed, started, lease, completed, moved sql.NullInt64
+		var failing sql.NullBool
+		var status sql.NullInt64
+		if err := rows.Scan(&r.Attempt, &r.Generation, &state, &guard, &surface, &owner, &claimed, &started, &lease, &completed,
+			&failing, &status, &note, &trace, &moved); err != nil {
+			return nil, failure("attempts", key, err, false)
+		}
+		r.State, r.Guard = idempo.State(state), idempo.Guard(guard)
+		r.Surface, r.Owner, r.Note, r.Trace = surface.String, owner.String, note.String, trace.String
+		r.ClaimedAt, r.StartedAt, r.LeaseUntil = fromMicros(claimed), fromMicros(started), fromMicros(lease)
+		r.CompletedAt, r.ChangedAt = fromMicros(completed), fromMicros(moved)
+		r.Result.Failing, r.Result.Status = failing.Bool, int(status.Int64)
+		out = append(out, r)
+	}
+	return out, failure("attempts", key, rows.Err(), false)
+}
+
+func fromMicros(n sql.NullInt64) time.Time {
+	if !n.Valid {
+		return time.Time{}
+	}
+	return time.UnixMicro(n.Int64).UTC()
+}
+
+// readable says whether a query is prepared on the reading connections.
+func readable(name string) bool {
+	switch name {
+	case "find", "find_bodiless", "meta", "list", "list_ref", "attempts":
+		return true
+	}
+	return false
+}

@@ -1,0 +1,1 @@
+DELETE FROM {table meta} WHERE name = 'digest_key:' || ?1
