@@ -192,12 +192,12 @@ func (c *call) answerOnly(ctx context.Context, wait time.Duration) (Acquired, er
 func (c *call) acquireOnce(ctx context.Context) (a Acquired, err error) {
 	e := c.e
 	for try := 0; ; try++ {
-		ctx, cancel := context.WithTimeout(ctx, e.cfg.AcquireTimeout)
-		err = e.timed(ctx, "acquire", c.op.Name, func() error {
-			a, err = e.store.Acquire(ctx, c.p)
+		limit := within(ctx, e.cfg.AcquireTimeout)
+		err = e.timed(limit, "acquire", c.op.Name, func() error {
+			a, err = e.store.Acquire(limit, c.p)
 			return err
 		})
-		cancel()
+		limit.end(context.Canceled)
 		if err == nil || c.inTx || !unknown(err) || try == 3 {
 			break
 		}

@@ -23,9 +23,8 @@ type Claim struct {
 	flight *flight
 	born   time.Time
 
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	lease  leaseState
+	ctx   *limited
+	lease leaseState
 
 	mu         sync.Mutex
 	rec        Record
@@ -53,7 +52,7 @@ func FromContext(ctx context.Context) *Claim {
 }
 
 func (e *Engine) newClaim(ctx context.Context, c *call, a Acquired, f *flight) *Claim {
-	cl := &Claim{e: e, op: c.op, call: c, key: c.key, acq: cloneParams(c.p), lapsed: a.Lapsed, rec: a.Record,
+	cl := &Claim{e: e, op: c.op, call: c, key: c.key, acq: c.p, lapsed: a.Lapsed, rec: a.Record,
 		inTx: c.inTx, own: c.own, parent: FromContext(ctx), flight: f, started: !c.op.StartMark, born: time.Now(), retention: c.op.Retention}
 	cl.acq.Key = a.Record.Key
 	if a.Record.Generation > 1 {
@@ -61,19 +60,14 @@ func (e *Engine) newClaim(ctx context.Context, c *call, a Acquired, f *flight) *
 			cl.acq.DerivedKey, cl.rec.DerivedKey = d, d
 		}
 	}
-	base, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	limited, stop := context.WithTimeout(base, c.op.MaxRun)
-	cl.cancel = func(cause error) { cancel(cause); stop() }
-	cl.ctx = context.WithValue(limited, (*claimKey)(nil), cl)
+	cl.ctx = &limited{parent: context.WithoutCancel(ctx), deadline: cl.born.Add(c.op.MaxRun), claim: cl}
 	e.running.add(cl)
 	c.observe(Event{Kind: "inflight", Count: 1})
 	if s := scopeOf(ctx); s != nil && c.own {
 		s.add(cl)
 	}
-	if !cl.inTx {
-		cl.keep()
-	} else if !cl.own {
-		context.AfterFunc(cl.ctx, func() { cl.finish(Begun{}) }) // the end of a caller's transaction cannot be seen
+	if !cl.own {
+		cl.keep() // the end of a caller's transaction cannot be seen, so such a claim has its time too
 	}
 	return cl
 }
@@ -204,7 +198,7 @@ func (c *Claim) Complete(ctx context.Context, r Result) error {
 	if rec.State != StateCompleted { // decided at commit
 		rec = p.completed(c.rec, time.Time{})
 	}
-	rec.Result = r.clone()
+	rec.Result = r // in clear; of the caller from here on
 	if !p.Kept {
 		rec.Result.Body = nil
 	}
@@ -219,6 +213,9 @@ func (c *Claim) Complete(ctx context.Context, r Result) error {
 }
 
 func (c *Claim) outcome(ctx context.Context, outcome string) {
+	if c.e.cfg.Observer == nil {
+		return
+	}
 	c.e.observe(ctx, Event{Kind: "complete", Outcome: outcome, Operation: c.op.Name, Surface: c.acq.Surface, Guard: c.op.Guard, KeyRef: c.Ref(), Attempt: c.rec.Attempt})
 }
 
@@ -370,17 +367,17 @@ func (c *Claim) Refer(ctx context.Context, kind, id string) error {
 }
 
 func (c *Claim) touch(ctx context.Context, p RenewParams) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.e.cfg.CompleteBudget)
-	defer cancel()
+	limit := within(context.WithoutCancel(ctx), c.e.cfg.CompleteBudget)
+	defer limit.end(context.Canceled)
 	p.Key, p.Token, p.Lease = c.acq.Key, c.acq.Token, c.op.Lease
 	sent := time.Now()
 	err := c.e.timed(ctx, "renew", c.op.Name, func() error {
-		_, err := c.e.store.Renew(ctx, p)
+		_, err := c.e.store.Renew(limit, p)
 		return err
 	})
 	switch {
 	case err == nil:
-		c.lease.renewed(c, sent)
+		c.renewed(sent)
 	case errors.Is(err, ErrLeaseLost):
 		c.lose(ctx)
 	}
@@ -389,9 +386,9 @@ func (c *Claim) touch(ctx context.Context, p RenewParams) error {
 
 // end stops everything the claim keeps going and tells duplicates in this process how it ended.
 func (c *Claim) end(b Begun) {
-	c.lease.stop()
+	c.stopKeeping()
 	c.finish(b)
-	c.cancel(context.Canceled)
+	c.ctx.end(context.Canceled)
 }
 
 // finish takes the claim out of the running ones, once.

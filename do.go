@@ -63,20 +63,13 @@ func (e *Engine) doInTx(ctx context.Context, c *call, fn func(context.Context, *
 
 // run calls fn under the claim's limits; observed.
 func (c *Claim) run(ctx context.Context, fn func(context.Context, *Claim) (Result, error)) (Result, error) {
-	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, (*claimKey)(nil), c))
-	stop := context.AfterFunc(c.ctx, func() { cancel(context.Cause(c.ctx)) })
+	work := &limited{parent: ctx, tied: c.ctx, claim: c}
 	start := time.Now()
 	defer func() {
-		stop()
-		cancel(nil)
+		work.end(context.Canceled)
 		c.call.observe(Event{Kind: "execute", Took: time.Since(start), Attempt: c.rec.Attempt})
 	}()
-	if d, ok := c.ctx.Deadline(); ok {
-		var end context.CancelFunc
-		ctx, end = context.WithDeadline(ctx, d)
-		defer end()
-	}
-	res, err := fn(ctx, c)
+	res, err := fn(work, c)
 	if err == nil && c.state() == "" && errors.Is(c.ctx.Err(), context.DeadlineExceeded) {
 		err = c.ctx.Err()
 	}

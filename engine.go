@@ -59,6 +59,7 @@ type call struct {
 	inTx    bool // a transaction is in ctx
 	own     bool // and the engine opened it
 	counted bool // a place in the quota is held
+	sum     [digestSize]byte
 }
 
 func (c *call) ref() string { return c.p.Key.Ref() }
@@ -100,7 +101,7 @@ func (e *Engine) prepare(ctx context.Context, req *Request) (*call, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.p.Hash, c.p.Recipe, c.p.Detail = sum, recipe, req.Detail
+	c.p.Hash, c.p.Recipe, c.p.Detail = sum, recipe, bytes.Clone(req.Detail)
 	c.wait = req.Wait
 	if c.wait == 0 {
 		c.wait = e.cfg.Wait
@@ -199,10 +200,10 @@ func (e *Engine) keyCall(ctx context.Context, k Key, principal string) (*call, e
 }
 
 func (c *call) lookup(ctx context.Context) (rec Record, err error) {
-	ctx, cancel := context.WithTimeout(ctx, c.e.cfg.AcquireTimeout)
-	defer cancel()
-	err = c.e.timed(ctx, "lookup", c.op.Name, func() error {
-		rec, err = c.e.store.Lookup(ctx, LookupParams{Key: c.p.Key, Aliases: c.p.Aliases})
+	limit := within(ctx, c.e.cfg.AcquireTimeout)
+	defer limit.end(context.Canceled)
+	err = c.e.timed(limit, "lookup", c.op.Name, func() error {
+		rec, err = c.e.store.Lookup(limit, LookupParams{Key: c.p.Key, Aliases: c.p.Aliases})
 		return err
 	})
 	return rec, err
@@ -289,12 +290,12 @@ func (e *Engine) begun(c *call, a Acquired) (Begun, error) {
 
 // err is what Do returns for a verdict other than run and replay.
 func (b Begun) err(c *call) error {
+	if b.Verdict == VerdictRun || b.Verdict == VerdictReplay && !b.Identity {
+		return nil
+	}
 	e := &Error{Op: "begin", KeyRef: c.ref(), Attempt: b.Record.Attempt, RetryAfter: b.RetryAfter}
 	switch b.Verdict {
-	case VerdictRun, VerdictReplay:
-		if !b.Identity {
-			return nil
-		}
+	case VerdictReplay:
 		e.Code, e.Resource, e.Hint = "wrong_state", b.Record.Result.Resource, "the same business identity is done under another key"
 	case VerdictInProgress:
 		e.Code = "in_progress"
@@ -385,9 +386,4 @@ func (e *Engine) Drain(ctx context.Context) (left int) {
 		return c.Release(context.WithoutCancel(ctx), "drained before it started") == nil
 	})
 	return len(rest) + e.late.wait(ctx)
-}
-
-func cloneParams(p AcquireParams) AcquireParams {
-	p.Hash, p.Detail, p.Snapshot = bytes.Clone(p.Hash), bytes.Clone(p.Detail), bytes.Clone(p.Snapshot)
-	return p
 }

@@ -14,8 +14,8 @@ type flights struct {
 	waiting       int
 }
 
-// flight is one key at work. done is closed by finish; end, set before, is what duplicates may share (its Verdict is
-// "" when they have to ask the store again).
+// flight is one key at work. done, made by the first who waits, is closed by finish; end, set before, is what duplicates
+// may share (its Verdict is "" when they have to ask the store again).
 type flight struct {
 	digest  string
 	hash    []byte
@@ -40,7 +40,7 @@ func (f *flights) join(c *call) (fl *flight, leader bool) {
 		return fl, false
 	}
 	fl = &flight{digest: c.p.Key.ID, hash: c.p.Hash, recipe: c.p.Recipe, detail: c.p.Detail,
-		since: time.Now(), lease: c.op.Lease, done: make(chan struct{})}
+		since: time.Now(), lease: c.op.Lease}
 	f.byDigest[fl.digest] = fl
 	return fl, true
 }
@@ -56,21 +56,28 @@ func (f *flights) finish(fl *flight, end Begun) {
 		return
 	}
 	delete(f.byDigest, fl.digest)
-	end.Claim = nil
-	fl.end = end
-	close(fl.done)
+	if fl.done != nil {
+		fl.end = end.shared() // a copy: the leader's caller owns end
+		close(fl.done)
+	}
 }
 
-// wait counts a waiter in, if there is room.
-func (f *flights) wait(fl *flight) bool {
+// wait counts a waiter in, if there is room. over: fl has ended in between.
+func (f *flights) wait(fl *flight) (room, over bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if fl.waiters >= f.perKey || f.waiting >= f.total {
-		return false
+	switch {
+	case f.byDigest[fl.digest] != fl: // not secret: pointers of flights
+		return false, true
+	case fl.waiters >= f.perKey || f.waiting >= f.total:
+		return false, false
+	}
+	if fl.done == nil {
+		fl.done = make(chan struct{})
 	}
 	fl.waiters++
 	f.waiting++
-	return true
+	return true, false
 }
 
 func (f *flights) leave(fl *flight) {

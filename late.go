@@ -49,14 +49,14 @@ func (c *Claim) write(ctx context.Context, w lateWrite) (Record, error) {
 	if c.inTx {
 		return w.do(ctx, c.e)
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.e.cfg.CompleteBudget)
-	defer cancel()
+	limit := within(ctx, c.e.cfg.CompleteBudget)
+	defer limit.end(context.Canceled)
 	for try := 0; ; try++ {
-		rec, err := w.do(ctx, c.e)
+		rec, err := w.do(limit, c.e)
 		if err == nil || !errors.Is(err, ErrUnavailable) {
 			return rec, err
 		}
-		if !sleep(ctx, backoff.Full(try, 50*time.Millisecond, time.Second)) {
+		if !sleep(limit, backoff.Full(try, 50*time.Millisecond, time.Second)) {
 			c.e.late.add(&w)
 			return Record{}, &Error{Op: "complete", Code: "in_doubt", KeyRef: c.Ref(), Attempt: c.rec.Attempt, Unknown: true,
 				RetryAfter: time.Second, Hint: "saving goes on in the background; idempo keys show " + c.Ref(), Err: err}

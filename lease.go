@@ -9,23 +9,23 @@ import (
 	"github.com/idempo/idempo/internal/backoff"
 )
 
-// leaseState renews one leased claim. It holds timers, not a goroutine: renewing thousands of claims costs a goroutine
-// only while a store call runs.
+// leaseState keeps one claim alive. It is one timer, not a goroutine: thousands of running claims cost goroutines only
+// while their store calls run.
 type leaseState struct {
 	mu      sync.Mutex
-	next    *time.Timer // the next renewal
-	dead    *time.Timer // when authority is lost if no renewal succeeds
+	timer   *time.Timer // fires at the earliest of what is due next
+	dead    time.Time   // authority is lost if no renewal succeeds before
+	renews  bool        // a renewal is on its way
 	stopped bool
 }
 
-// keep starts renewing; c is a leased claim.
+// keep starts the claim's time; c is a leased claim or one in a caller's own transaction, which has no lease.
 func (c *Claim) keep() {
 	c.lease.mu.Lock()
-	c.lease.next = time.AfterFunc(c.renewEvery(), c.renew)
-	c.lease.dead = time.AfterFunc(c.patience(), func() { c.lose(c.ctx) })
+	c.lease.dead = c.born.Add(c.patience())
+	c.lease.timer = time.AfterFunc(min(c.renewEvery(), c.op.MaxRun), c.tick)
 	c.lease.mu.Unlock()
-	context.AfterFunc(c.ctx, c.expire)
-	if c.acq.DerivedKey != "" && c.rec.Generation > 1 {
+	if !c.inTx && c.rec.Generation > 1 && c.acq.DerivedKey == c.rec.DerivedKey {
 		_ = c.touch(c.ctx, RenewParams{DerivedKey: c.acq.DerivedKey})
 	}
 }
@@ -34,6 +34,9 @@ func (c *Claim) keep() {
 func (c *Claim) patience() time.Duration { return c.op.Lease - min(c.op.Lease/5, 5*time.Second) }
 
 func (c *Claim) renewEvery() time.Duration {
+	if c.inTx {
+		return c.op.MaxRun
+	}
 	every := c.op.Lease / 3
 	if c.e.cfg.Renew > 0 && c.op.Lease == c.e.cfg.Lease {
 		every = c.e.cfg.Renew
@@ -41,72 +44,96 @@ func (c *Claim) renewEvery() time.Duration {
 	return backoff.Around(every, 0.1)
 }
 
-// renew is one timed renewal; a failed one is tried again until dead fires.
-func (c *Claim) renew() {
-	if c.ctx.Err() != nil {
-		return
+// tick does what is due: the end of the run, the loss of a lease that could not be renewed, or a renewal. While a
+// renewal is on its way the timer stands at the loss, so that one that hangs keeps no authority.
+func (c *Claim) tick() {
+	now := time.Now()
+	l := &c.lease
+	l.mu.Lock()
+	switch {
+	case l.stopped:
+		l.mu.Unlock()
+	case !now.Before(c.born.Add(c.op.MaxRun)):
+		l.mu.Unlock()
+		c.stopKeeping()
+		c.finish(Begun{}) // duplicates here ask the store; OnCrash decides what follows
+	case !c.inTx && !now.Before(l.dead):
+		l.mu.Unlock()
+		c.lose(c.ctx)
+	case l.renews:
+		l.mu.Unlock()
+	default:
+		l.renews = true
+		l.timer.Reset(min(l.dead.Sub(now), c.rest(now)))
+		l.mu.Unlock()
+		c.renew(now)
 	}
-	ctx, cancel := context.WithTimeout(c.ctx, c.patience())
-	defer cancel()
+}
+
+// rest is what is left of the run.
+func (c *Claim) rest(now time.Time) time.Duration {
+	return max(c.born.Add(c.op.MaxRun).Sub(now), 0)
+}
+
+// renew is one timed renewal; a failed one is tried again until the lease counts as lost.
+func (c *Claim) renew(sent time.Time) {
+	limit := within(c.ctx, c.patience())
+	defer limit.end(context.Canceled)
 	p := RenewParams{Key: c.acq.Key, Token: c.acq.Token, Lease: c.op.Lease}
-	sent := time.Now()
-	err := c.e.timed(ctx, "renew", c.op.Name, func() error {
-		_, err := c.e.store.Renew(ctx, p)
+	err := c.e.timed(limit, "renew", c.op.Name, func() error {
+		_, err := c.e.store.Renew(limit, p)
 		return err
 	})
 	switch {
 	case err == nil:
-		c.lease.renewed(c, sent)
+		c.renewed(sent)
 	case errors.Is(err, ErrLeaseLost):
-		c.lose(ctx)
+		c.lose(c.ctx)
 	default:
-		c.e.observe(ctx, Event{Kind: "renew_failed", Operation: c.op.Name, KeyRef: c.Ref(), Attempt: c.rec.Attempt, Class: codeOf(err), Err: err})
-		c.lease.again(backoff.Full(2, c.op.Lease/100, c.op.Lease/10) + c.op.Lease/100)
+		c.e.observe(c.ctx, Event{Kind: "renew_failed", Operation: c.op.Name, KeyRef: c.Ref(), Attempt: c.rec.Attempt, Class: codeOf(err), Err: err})
+		c.schedule(backoff.Full(2, c.op.Lease/100, c.op.Lease/10) + c.op.Lease/100)
 	}
 }
 
-func (l *leaseState) renewed(c *Claim, sent time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.stopped {
-		return
-	}
-	l.next.Reset(c.renewEvery())
-	l.dead.Reset(c.patience() - time.Since(sent))
+// renewed counts the lease from sent on.
+func (c *Claim) renewed(sent time.Time) {
+	c.lease.mu.Lock()
+	c.lease.dead = sent.Add(c.patience())
+	c.lease.mu.Unlock()
+	c.schedule(c.renewEvery())
 }
 
-func (l *leaseState) again(d time.Duration) {
+// schedule sets the timer to the next renewal, in d, or to what comes before it.
+func (c *Claim) schedule(d time.Duration) {
+	now := time.Now()
+	l := &c.lease
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.stopped {
-		l.next.Reset(d)
+	l.renews = false
+	if !l.stopped && l.timer != nil {
+		l.timer.Reset(min(d, max(l.dead.Sub(now), 0), c.rest(now)))
 	}
 }
 
-func (l *leaseState) stop() (was bool) {
+// stopKeeping stops the timer; was is false if it was stopped already or never ran.
+func (c *Claim) stopKeeping() (was bool) {
+	l := &c.lease
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.stopped || l.next == nil {
+	if l.stopped || l.timer == nil {
 		return false
 	}
 	l.stopped = true
-	l.next.Stop()
-	l.dead.Stop()
+	l.timer.Stop()
 	return true
 }
 
 // lose ends the claim's context with cause ErrLeaseLost, once. A late result may still be stored while the token stands.
 func (c *Claim) lose(ctx context.Context) {
-	if !c.lease.stop() {
+	if !c.stopKeeping() {
 		return
 	}
 	c.e.observe(ctx, Event{Kind: "lease_lost", Operation: c.op.Name, KeyRef: c.Ref(), Attempt: c.rec.Attempt})
-	c.cancel(ErrLeaseLost)
-}
-
-// expire runs when the claim's context ends: at MaxRun, by a lost lease, or settled. Renewing stops, and duplicates
-// here ask the store; OnCrash decides what follows.
-func (c *Claim) expire() {
-	c.lease.stop()
+	c.ctx.end(ErrLeaseLost)
 	c.finish(Begun{})
 }

@@ -1,6 +1,7 @@
 package idempo
 
 import (
+	"bytes"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -40,12 +41,12 @@ const (
 // FingerprintMAC returns a constructor of HMAC-SHA-256 under the fingerprint subkey of the tenant and the digest key
 // keyID ("" is the newest), and that key's id. Code record_unreadable: the key is not configured. The MACs are fresh
 // and belong to the caller.
-func (e *Engine) FingerprintMAC(tenant, keyID string) (mac func() hash.Hash, id string, err error) {
+func (e *Engine) FingerprintMAC(tenant, keyID string) (newMAC func() hash.Hash, id string, err error) {
 	pool, id, err := e.ring.request(tenant, keyID)
 	if err != nil {
 		return nil, "", err
 	}
-	return func() hash.Hash { return pool.New().(hash.Hash) }, id, nil
+	return func() hash.Hash { return pool.New().(*mac).Hash }, id, nil
 }
 
 // fingerprint computes the hash of req under recipe ("" is the one for new records).
@@ -68,13 +69,19 @@ func (c *call) fingerprint(recipe string) (sum []byte, used string, err error) {
 		if err != nil {
 			return nil, "", err
 		}
-		h := pool.Get().(hash.Hash)
-		h.Reset()
-		fingerprint.Write(h, c.key.Operation)
-		fingerprint.WriteBytes(h, c.req.Input...)
-		sum = h.Sum(make([]byte, 0, digestSize))
-		pool.Put(h)
-		return sum, recipeInput + id, nil
+		m := pool.Get().(*mac)
+		m.in = fingerprint.Append(fingerprint.Append(m.in[:0], c.key.Operation), c.req.Input...)
+		sum = m.sum()
+		if recipe == "" {
+			sum = c.sum[:copy(c.sum[:], sum)]
+		} else {
+			sum = bytes.Clone(sum)
+		}
+		if cap(m.in) > 64<<10 {
+			m.in = nil // one big request must not stay in the pool
+		}
+		pool.Put(m)
+		return sum, c.e.ring.recipes[id], nil
 	}
 	if err != nil {
 		return nil, "", &Error{Op: "begin", Code: "record_unreadable", KeyRef: c.ref(), Err: err}

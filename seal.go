@@ -195,19 +195,5 @@ func sealer(s Secret, tenant string, salt []byte) (cipher.AEAD, error) {
 }
 
 func additional(k Key, attempt int64, field string) []byte {
-	var w writer
-	fingerprint.Write(&w, sealFormat, k.Tenant, k.Operation, k.ID, strconv.FormatInt(attempt, 10), field)
-	return w
-}
-
-type writer []byte
-
-func (w *writer) Write(p []byte) (int, error) {
-	*w = append(*w, p...)
-	return len(p), nil
-}
-
-func (w *writer) WriteString(s string) (int, error) {
-	*w = append(*w, s...)
-	return len(s), nil
+	return fingerprint.Append(nil, sealFormat, k.Tenant, k.Operation, k.ID, strconv.FormatInt(attempt, 10), field)
 }

@@ -72,6 +72,7 @@ const maxTenantKeys = 10_000
 // keyring makes digests of keys and requests under subkeys of the digest keys, one set per tenant.
 type keyring struct {
 	secrets []Secret
+	recipes map[string]string // by secret id: the recipe of a fingerprint over Request.Input
 	mu      sync.RWMutex
 	tenants map[string]*tenantKeys
 }
@@ -80,7 +81,11 @@ type keyring struct {
 type tenantKeys struct{ key, request []*sync.Pool }
 
 func newKeyring(secrets []Secret) *keyring {
-	return &keyring{secrets: secrets, tenants: map[string]*tenantKeys{}}
+	r := &keyring{secrets: secrets, recipes: map[string]string{}, tenants: map[string]*tenantKeys{}}
+	for _, s := range secrets {
+		r.recipes[s.ID] = recipeInput + s.ID
+	}
+	return r
 }
 
 func (r *keyring) tenant(tenant string) (*tenantKeys, error) {
@@ -110,7 +115,21 @@ func (r *keyring) tenant(tenant string) (*tenantKeys, error) {
 
 func macPool(secret []byte, purpose, tenant string) (*sync.Pool, error) {
 	sub, err := fingerprint.Subkey(secret, purpose, tenant)
-	return &sync.Pool{New: func() any { return hmac.New(sha256.New, sub) }}, err
+	return &sync.Pool{New: func() any { return &mac{Hash: hmac.New(sha256.New, sub)} }}, err
+}
+
+// mac is a reusable HMAC with room for what it reads and makes.
+type mac struct {
+	hash.Hash
+	in  []byte
+	out [digestSize]byte
+}
+
+// sum returns the MAC of in, in m.out.
+func (m *mac) sum() []byte {
+	m.Reset()
+	_, _ = m.Write(m.in)
+	return m.Sum(m.out[:0])
 }
 
 // digests returns the digest of the identity (tenant, operation, principal if set, id) under the first digest key, and
@@ -121,16 +140,14 @@ func (r *keyring) digests(k Key, principal, kind string) (main string, others []
 		return "", nil, err
 	}
 	for i, pool := range t.key {
-		h := pool.Get().(hash.Hash)
-		h.Reset()
-		fingerprint.Write(h, k.Tenant, k.Operation)
+		m := pool.Get().(*mac)
+		m.in = fingerprint.Append(m.in[:0], k.Tenant, k.Operation)
 		if principal != "" {
-			fingerprint.Write(h, "principal", principal)
+			m.in = fingerprint.Append(m.in, "principal", principal)
 		}
-		fingerprint.Write(h, kind, k.ID)
-		var sum [digestSize]byte
-		d := string(h.Sum(sum[:0]))
-		pool.Put(h)
+		m.in = fingerprint.Append(m.in, kind, k.ID)
+		d := string(m.sum())
+		pool.Put(m)
 		if i == 0 {
 			main = d
 		} else {

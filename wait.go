@@ -35,7 +35,7 @@ func (e *Engine) leadOne(ctx context.Context, c *call, f *flight, deadline time.
 	kept := false // the flight goes on with a claim that is still at work
 	defer func() {
 		if !kept { // also after a panic or Goexit of the work: exactly one duplicate asks anew
-			e.flights.finish(f, b.shared())
+			e.flights.finish(f, b)
 		}
 	}()
 	pause := pollMin
@@ -84,8 +84,11 @@ func (e *Engine) follow(ctx context.Context, c *call, f *flight, deadline time.T
 	}
 	busy := Begun{Verdict: VerdictInProgress, Record: rec, RetryAfter: f.retryAfter()}
 	left := time.Until(deadline)
-	if deadline.IsZero() || left <= 0 || !e.flights.wait(f) {
+	if deadline.IsZero() || left <= 0 {
 		return busy, false, nil
+	}
+	if room, over := e.flights.wait(f); !room {
+		return busy, over, nil
 	}
 	defer e.flights.leave(f)
 	start := time.Now()
