@@ -60,7 +60,7 @@ func (e *Engine) newClaim(ctx context.Context, c *call, a Acquired, f *flight) *
 			cl.acq.DerivedKey, cl.rec.DerivedKey = d, d
 		}
 	}
-	cl.ctx = &limited{parent: context.WithoutCancel(ctx), deadline: cl.born.Add(c.op.MaxRun), claim: cl}
+	cl.ctx = &limited{parent: ctx, detached: true, deadline: cl.born.Add(c.op.MaxRun), claim: cl}
 	e.running.add(cl)
 	c.observe(Event{Kind: "inflight", Count: 1})
 	if s := scopeOf(ctx); s != nil && c.own {
@@ -367,7 +367,7 @@ func (c *Claim) Refer(ctx context.Context, kind, id string) error {
 }
 
 func (c *Claim) touch(ctx context.Context, p RenewParams) error {
-	limit := within(context.WithoutCancel(ctx), c.e.cfg.CompleteBudget)
+	limit := detachedFor(ctx, c.e.cfg.CompleteBudget)
 	defer limit.end(context.Canceled)
 	p.Key, p.Token, p.Lease = c.acq.Key, c.acq.Token, c.op.Lease
 	sent := time.Now()

@@ -45,11 +45,10 @@ func (w lateWrite) do(ctx context.Context, e *Engine) (rec Record, err error) {
 // write stores a settling write, detached from the caller. Outside of a transaction it is tried for CompleteBudget and
 // then goes on in the background; the error then matches ErrInDoubt.
 func (c *Claim) write(ctx context.Context, w lateWrite) (Record, error) {
-	ctx = context.WithoutCancel(ctx)
+	limit := detachedFor(ctx, c.e.cfg.CompleteBudget)
 	if c.inTx {
-		return w.do(ctx, c.e)
+		return w.do(limit, c.e)
 	}
-	limit := within(ctx, c.e.cfg.CompleteBudget)
 	defer limit.end(context.Canceled)
 	for try := 0; ; try++ {
 		rec, err := w.do(limit, c.e)

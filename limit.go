@@ -11,6 +11,7 @@ import (
 // deadline, with the context it is tied to, or by end.
 type limited struct {
 	parent   context.Context
+	detached bool      // only the values of parent count
 	deadline time.Time // zero: none
 	tied     *limited  // nil: none
 	claim    *Claim    // what FromContext finds; nil: as in parent
@@ -26,9 +27,16 @@ func within(ctx context.Context, d time.Duration) *limited {
 	return &limited{parent: ctx, deadline: time.Now().Add(d)}
 }
 
+// detachedFor returns a context with the values of ctx, not its end, and d to go.
+func detachedFor(ctx context.Context, d time.Duration) *limited {
+	return &limited{parent: ctx, detached: true, deadline: time.Now().Add(d)}
+}
+
 // Deadline implements context.Context.
 func (l *limited) Deadline() (at time.Time, ok bool) {
-	at, ok = l.parent.Deadline()
+	if !l.detached {
+		at, ok = l.parent.Deadline()
+	}
 	if !l.deadline.IsZero() && (!ok || l.deadline.Before(at)) {
 		at, ok = l.deadline, true
 	}
@@ -50,7 +58,11 @@ func (l *limited) waited() context.Context {
 	if l.real != nil {
 		return l.real
 	}
-	ctx, cancel := context.WithCancelCause(l.parent)
+	parent := l.parent
+	if l.detached {
+		parent = context.WithoutCancel(parent)
+	}
+	ctx, cancel := context.WithCancelCause(parent)
 	stop := func() bool { return false }
 	if l.tied != nil {
 		stop = context.AfterFunc(l.tied, func() { cancel(context.Cause(l.tied)) })
@@ -77,7 +89,7 @@ func (l *limited) Err() error {
 		return real.Err()
 	case cause != nil:
 		return context.Canceled
-	case l.parent.Err() != nil:
+	case !l.detached && l.parent.Err() != nil:
 		return l.parent.Err()
 	case l.tied != nil && l.tied.Err() != nil:
 		return l.tied.Err()
@@ -87,7 +99,8 @@ func (l *limited) Err() error {
 	return nil
 }
 
-// Value implements context.Context. An ended context is a real one, so that context.Cause finds the cause in it.
+// Value implements context.Context. Package context asks for its own key, a *int, to find where a cancellation and its
+// cause are kept: those of a detached or ended context are in the real one only.
 func (l *limited) Value(key any) any {
 	if _, ok := key.(*claimKey); ok && l.claim != nil {
 		return l.claim
@@ -95,7 +108,7 @@ func (l *limited) Value(key any) any {
 	l.mu.Lock()
 	real, cause := l.real, l.cause
 	l.mu.Unlock()
-	if real == nil && cause != nil {
+	if _, internal := key.(*int); internal && real == nil && (l.detached || cause != nil) {
 		real = l.waited()
 	}
 	if real != nil {
