@@ -26,6 +26,12 @@ func TestAllocations(t *testing.T) {
 		}
 		first := testing.AllocsPerRun(1000, func() { do(ids[n]); n++ })
 		replay := testing.AllocsPerRun(1000, func() { do(ids[0]) })
+		if raceEnabled {
+			continue // the detector allocates too
+		}
+		if first > 20 || replay > 10 {
+			t.Errorf("[stores/E40] %s: %.0f allocations a first call, want at most 20; %.0f a replay, want at most 10", op, first, replay)
+		}
 		t.Logf("%s: %.0f allocations a first call, %.0f a replay", op, first, replay)
 	}
 }

@@ -16,7 +16,7 @@ import (
 // not_issued, quota_exceeded, record_unreadable, unavailable. A leased claim that is never settled stops renewing after
 // Operation.MaxRun.
 func (e *Engine) Begin(ctx context.Context, req Request) (Begun, error) {
-	c, err := e.prepare(ctx, &req)
+	c, err := e.prepare(ctx, req)
 	if err != nil {
 		return Begun{}, err
 	}
@@ -192,7 +192,11 @@ func (c *call) answerOnly(ctx context.Context, wait time.Duration) (Acquired, er
 func (c *call) acquireOnce(ctx context.Context) (a Acquired, err error) {
 	e := c.e
 	for try := 0; ; try++ {
-		limit := within(ctx, e.cfg.AcquireTimeout)
+		limit := &c.first
+		if limit.parent != nil {
+			limit = &limited{}
+		}
+		limit.parent, limit.deadline = ctx, time.Now().Add(e.cfg.AcquireTimeout)
 		err = e.timed(limit, "acquire", c.op.Name, func() error {
 			a, err = e.store.Acquire(limit, c.p)
 			return err

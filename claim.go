@@ -23,8 +23,10 @@ type Claim struct {
 	flight *flight
 	born   time.Time
 
-	ctx   *limited
-	lease leaseState
+	ctx    limited // Context
+	work   limited // what the work gets: ctx, and the caller's end
+	saving limited // of the first settling write
+	lease  leaseState
 
 	mu         sync.Mutex
 	rec        Record
@@ -34,6 +36,7 @@ type Claim struct {
 	retention  time.Duration
 	next       *AcquireParams
 	references []Resource
+	completing CompleteParams // one at a time: mu is held while it is stored
 	omitted    *omission
 }
 
@@ -60,7 +63,7 @@ func (e *Engine) newClaim(ctx context.Context, c *call, a Acquired, f *flight) *
 			cl.acq.DerivedKey, cl.rec.DerivedKey = d, d
 		}
 	}
-	cl.ctx = &limited{parent: ctx, detached: true, deadline: cl.born.Add(c.op.MaxRun), claim: cl}
+	cl.ctx.parent, cl.ctx.detached, cl.ctx.deadline, cl.ctx.claim = ctx, true, cl.born.Add(c.op.MaxRun), cl
 	e.running.add(cl)
 	c.observe(Event{Kind: "inflight", Count: 1})
 	if s := scopeOf(ctx); s != nil && c.own {
@@ -75,7 +78,7 @@ func (e *Engine) newClaim(ctx context.Context, c *call, a Acquired, f *flight) *
 // Context belongs to the work: it carries the values of the caller's context but not its end, the claim itself, and
 // ends with cause ErrLeaseLost before the key could be given to another, at Operation.MaxRun, or when the claim is
 // settled.
-func (c *Claim) Context() context.Context { return c.ctx }
+func (c *Claim) Context() context.Context { return &c.ctx }
 
 // Key returns the key as the caller gave it.
 func (c *Claim) Key() Key { return c.key }
@@ -115,7 +118,7 @@ func (c *Claim) Retain(d time.Duration) error {
 
 // IssueNext makes id, random and made by the caller, the next one-time key of this operation, in the completing commit.
 func (c *Claim) IssueNext(id string) error {
-	next, err := c.e.keyCall(c.ctx, Key{c.key.Tenant, c.key.Operation, id}, c.call.req.Principal)
+	next, err := c.e.keyCall(&c.ctx, Key{c.key.Tenant, c.key.Operation, id}, c.call.req.Principal)
 	if err != nil {
 		return err
 	}
@@ -170,11 +173,11 @@ func (c *Claim) Complete(ctx context.Context, r Result) error {
 		return c.fail("complete", "wrong_state", "the claim is "+c.settled)
 	}
 	r = r.clone()
-	p, err := c.completion(r)
-	if err != nil {
+	p := &c.completing
+	if err := c.completion(p, r); err != nil {
 		return err
 	}
-	rec, err := c.write(ctx, lateWrite{op: c.op.Name, complete: &p})
+	rec, err := c.write(ctx, lateWrite{op: c.op.Name, complete: p})
 	switch {
 	case errors.Is(err, ErrLeaseLost):
 		c.e.observe(ctx, Event{Kind: "fenced", Operation: c.op.Name, KeyRef: c.Ref(), Attempt: c.rec.Attempt})
@@ -227,8 +230,8 @@ func checkResult(r Result) string {
 }
 
 // completion is what the store keeps of r.
-func (c *Claim) completion(r Result) (CompleteParams, error) {
-	p := CompleteParams{Key: c.acq.Key, Token: c.acq.Token, Won: c.acq, Attempt: c.rec.Attempt, Result: r, Size: int64(len(r.Body)),
+func (c *Claim) completion(p *CompleteParams, r Result) error {
+	*p = CompleteParams{Key: c.acq.Key, Token: c.acq.Token, Won: c.acq, Attempt: c.rec.Attempt, Result: r, Size: int64(len(r.Body)),
 		Kept: true, References: c.references, Retention: c.retention, Tombstone: c.op.Tombstone, Issue: c.next}
 	if !c.inTx {
 		p.Won = AcquireParams{Guard: GuardLeased}
@@ -237,9 +240,9 @@ func (c *Claim) completion(r Result) (CompleteParams, error) {
 	if o := c.omitted; o != nil {
 		p.Kept, p.Size, p.SHA256, p.Result.Body = false, o.size, o.sum[:], nil
 	} else {
-		keepBody(&p, c.op.MaxResult)
+		keepBody(p, c.op.MaxResult)
 	}
-	return p, c.e.seal(&p)
+	return c.e.seal(p)
 }
 
 // keepBody drops a body over most from p and keeps its size and digest: never a cut body.

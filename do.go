@@ -22,7 +22,7 @@ import (
 // fn's context ends with ctx, at MaxRun, and when the lease is lost. After fn has returned the end of ctx changes
 // nothing.
 func (e *Engine) Do(ctx context.Context, req Request, fn func(context.Context, *Claim) (Result, error)) (Begun, error) {
-	c, err := e.prepare(ctx, &req)
+	c, err := e.prepare(ctx, req)
 	if err != nil {
 		return Begun{}, err
 	}
@@ -63,7 +63,8 @@ func (e *Engine) doInTx(ctx context.Context, c *call, fn func(context.Context, *
 
 // run calls fn under the claim's limits; observed.
 func (c *Claim) run(ctx context.Context, fn func(context.Context, *Claim) (Result, error)) (Result, error) {
-	work := &limited{parent: ctx, tied: c.ctx, claim: c}
+	work := &c.work
+	work.parent, work.tied, work.claim = ctx, &c.ctx, c
 	start := time.Now()
 	defer func() {
 		work.end(context.Canceled)
@@ -84,21 +85,22 @@ func (e *Engine) doAtomic(ctx context.Context, c *call, fn func(context.Context,
 			return b, err
 		}
 	}
-	t := &transaction{e: e, ctx: ctx}
+	t := &c.tries
+	*t = transaction{e: e, ctx: ctx}
 	c.own, c.inTx = true, true
 	for {
-		var b Begun
+		t.begun = Begun{}
 		err := t.once(func(ctx context.Context) (err error) {
-			b, err = c.workInTx(ctx, t, fn)
+			t.begun, err = c.workInTx(ctx, t, fn)
 			return err
 		})
 		switch t.next(err) {
 		case again:
 			continue
 		case committed: // by an earlier try, found out now
-			b.Verdict = VerdictRun
+			t.begun.Verdict = VerdictRun
 		}
-		return b, t.err(err)
+		return t.begun, t.err(err)
 	}
 }
 

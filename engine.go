@@ -52,7 +52,7 @@ type call struct {
 	e       *Engine
 	ctx     context.Context
 	op      *Operation
-	req     *Request
+	req     Request
 	key     Key // as the caller gave it
 	p       AcquireParams
 	wait    time.Duration
@@ -60,6 +60,9 @@ type call struct {
 	own     bool // and the engine opened it
 	counted bool // a place in the quota is held
 	sum     [digestSize]byte
+	flight  flight      // led by this call, at most once
+	first   limited     // of the first Acquire
+	tries   transaction // of an atomic Do
 }
 
 func (c *call) ref() string { return c.p.Key.Ref() }
@@ -69,7 +72,7 @@ func (c *call) fail(code, hint string) *Error {
 }
 
 // prepare checks everything that needs no store and makes the digests.
-func (e *Engine) prepare(ctx context.Context, req *Request) (*call, error) {
+func (e *Engine) prepare(ctx context.Context, req Request) (*call, error) {
 	c := &call{e: e, ctx: ctx, req: req, key: req.Key}
 	if c.op = e.operation(req.Key.Operation); c.op == nil {
 		return nil, c.fail("misuse", fmt.Sprintf("operation %q is not declared; name it in Config.Operations or Engine.Declare", req.Key))
@@ -189,7 +192,7 @@ func (e *Engine) Ref(k Key, principal string) string {
 }
 
 func (e *Engine) keyCall(ctx context.Context, k Key, principal string) (*call, error) {
-	c := &call{e: e, ctx: ctx, key: k, req: &Request{Key: k, Principal: principal}, op: e.operation(k.Operation)}
+	c := &call{e: e, ctx: ctx, key: k, req: Request{Key: k, Principal: principal}, op: e.operation(k.Operation)}
 	if c.op == nil {
 		return nil, c.fail("misuse", fmt.Sprintf("operation %q is not declared", k))
 	}
@@ -242,7 +245,7 @@ func (e *Engine) IssueFor(ctx context.Context, k Key, principal string) (Record,
 // transaction of ctx where there is one. A key that has a record already is not touched; the verdict says what it is.
 // Engine.Run and Taker users pick it up.
 func (e *Engine) Enqueue(ctx context.Context, req Request, due time.Time) (Begun, error) {
-	c, err := e.prepare(ctx, &req)
+	c, err := e.prepare(ctx, req)
 	if err != nil {
 		return Begun{}, err
 	}

@@ -39,8 +39,8 @@ func (f *flights) join(c *call) (fl *flight, leader bool) {
 	if fl = f.byDigest[c.p.Key.ID]; fl != nil {
 		return fl, false
 	}
-	fl = &flight{digest: c.p.Key.ID, hash: c.p.Hash, recipe: c.p.Recipe, detail: c.p.Detail,
-		since: time.Now(), lease: c.op.Lease}
+	fl = &c.flight
+	*fl = flight{digest: c.p.Key.ID, hash: c.p.Hash, recipe: c.p.Recipe, detail: c.p.Detail, since: time.Now(), lease: c.op.Lease}
 	f.byDigest[fl.digest] = fl
 	return fl, true
 }

@@ -45,18 +45,23 @@ func (w lateWrite) do(ctx context.Context, e *Engine) (rec Record, err error) {
 // write stores a settling write, detached from the caller. Outside of a transaction it is tried for CompleteBudget and
 // then goes on in the background; the error then matches ErrInDoubt.
 func (c *Claim) write(ctx context.Context, w lateWrite) (Record, error) {
-	limit := detachedFor(ctx, c.e.cfg.CompleteBudget)
+	limit := &c.saving
+	if limit.parent != nil {
+		limit = &limited{}
+	}
+	limit.parent, limit.detached, limit.deadline = ctx, true, time.Now().Add(c.e.cfg.CompleteBudget)
+	defer limit.end(context.Canceled)
 	if c.inTx {
 		return w.do(limit, c.e)
 	}
-	defer limit.end(context.Canceled)
 	for try := 0; ; try++ {
 		rec, err := w.do(limit, c.e)
 		if err == nil || !errors.Is(err, ErrUnavailable) {
 			return rec, err
 		}
 		if !sleep(limit, backoff.Full(try, 50*time.Millisecond, time.Second)) {
-			c.e.late.add(&w)
+			late := w
+			c.e.late.add(&late)
 			return Record{}, &Error{Op: "complete", Code: "in_doubt", KeyRef: c.Ref(), Attempt: c.rec.Attempt, Unknown: true,
 				RetryAfter: time.Second, Hint: "saving goes on in the background; idempo keys show " + c.Ref(), Err: err}
 		}

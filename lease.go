@@ -26,7 +26,7 @@ func (c *Claim) keep() {
 	c.lease.timer = time.AfterFunc(min(c.renewEvery(), c.op.MaxRun), c.tick)
 	c.lease.mu.Unlock()
 	if !c.inTx && c.rec.Generation > 1 && c.acq.DerivedKey == c.rec.DerivedKey {
-		_ = c.touch(c.ctx, RenewParams{DerivedKey: c.acq.DerivedKey})
+		_ = c.touch(&c.ctx, RenewParams{DerivedKey: c.acq.DerivedKey})
 	}
 }
 
@@ -59,7 +59,7 @@ func (c *Claim) tick() {
 		c.finish(Begun{}) // duplicates here ask the store; OnCrash decides what follows
 	case !c.inTx && !now.Before(l.dead):
 		l.mu.Unlock()
-		c.lose(c.ctx)
+		c.lose(&c.ctx)
 	case l.renews:
 		l.mu.Unlock()
 	default:
@@ -77,7 +77,7 @@ func (c *Claim) rest(now time.Time) time.Duration {
 
 // renew is one timed renewal; a failed one is tried again until the lease counts as lost.
 func (c *Claim) renew(sent time.Time) {
-	limit := within(c.ctx, c.patience())
+	limit := within(&c.ctx, c.patience())
 	defer limit.end(context.Canceled)
 	p := RenewParams{Key: c.acq.Key, Token: c.acq.Token, Lease: c.op.Lease}
 	err := c.e.timed(limit, "renew", c.op.Name, func() error {
@@ -88,9 +88,9 @@ func (c *Claim) renew(sent time.Time) {
 	case err == nil:
 		c.renewed(sent)
 	case errors.Is(err, ErrLeaseLost):
-		c.lose(c.ctx)
+		c.lose(&c.ctx)
 	default:
-		c.e.observe(c.ctx, Event{Kind: "renew_failed", Operation: c.op.Name, KeyRef: c.Ref(), Attempt: c.rec.Attempt, Class: codeOf(err), Err: err})
+		c.e.observe(&c.ctx, Event{Kind: "renew_failed", Operation: c.op.Name, KeyRef: c.Ref(), Attempt: c.rec.Attempt, Class: codeOf(err), Err: err})
 		c.schedule(backoff.Full(2, c.op.Lease/100, c.op.Lease/10) + c.op.Lease/100)
 	}
 }

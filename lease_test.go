@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -219,9 +220,9 @@ func TestLeasedDo(t *testing.T) {
 	t.Run("[stores/E14] saving goes on in the background, then the key replays", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := newFaulty()
-			gone := true
+			var back atomic.Bool
 			s.before = func(op string, _ int) error {
-				if op == "complete" && gone {
+				if op == "complete" && !back.Load() {
 					return away(true)
 				}
 				return nil
@@ -235,9 +236,7 @@ func TestLeasedDo(t *testing.T) {
 			time.Sleep(5 * time.Minute)
 			b, err := e.Begin(t.Context(), request("send", "k", "1"))
 			wantVerdict(t, b, err, idempo.VerdictInDoubt)
-			s.mu.Lock()
-			gone = false
-			s.mu.Unlock()
+			back.Store(true)
 			time.Sleep(time.Minute)
 			b, err = e.Begin(t.Context(), request("send", "k", "1"))
 			wantVerdict(t, b, err, idempo.VerdictReplay)

@@ -18,7 +18,7 @@ func (e *Engine) probePause(attempt int64) time.Duration {
 // probe asks, under the new lease, what became of the effect of the owner that vanished. done: the claim is settled, b
 // is the answer; else it did not happen and the work may run under this claim.
 func (c *Claim) probe(ctx context.Context) (b Begun, done bool, err error) {
-	state, res, perr := c.e.askProbe(c.ctx, c.op, c.rec)
+	state, res, perr := c.e.askProbe(&c.ctx, c.op, c.rec)
 	switch {
 	case perr == nil && state == StateCompleted:
 		if err := c.Complete(ctx, res); err != nil {

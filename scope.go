@@ -10,6 +10,7 @@ import (
 type scope struct {
 	mu     sync.Mutex
 	claims []*Claim
+	one    [1]*Claim // most transactions have one
 }
 
 type scopeKey struct{}

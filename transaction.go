@@ -19,6 +19,8 @@ type transaction struct {
 	lostRaces int
 
 	// of the last try
+	scope  scope
+	begun  Begun
 	answer bool // it found a record instead of work
 	own    bool // and the record bears this call's token: the open COMMIT happened
 	busy   bool // and the key is in use, maybe by the open COMMIT itself
@@ -43,7 +45,9 @@ const (
 // once runs body in one transaction of the store. Asking what became of a COMMIT is detached from the caller.
 func (t *transaction) once(body func(context.Context) error) error {
 	t.answer, t.own, t.busy = false, false, false
-	s := &scope{}
+	t.scope = scope{}
+	s := &t.scope
+	s.claims = s.one[:0]
 	defer s.close()
 	ctx := t.ctx
 	if t.open != nil {

@@ -1,0 +1,5 @@
+//go:build !race
+
+package idempo_test
+
+const raceEnabled = false
