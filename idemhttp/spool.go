@@ -49,23 +49,23 @@ func (s *spools) open() *spool {
 	return &spool{owner: s, buf: s.buffer()}
 }
 
-// file is a new open file of mode 0600 in a folder of mode 0700, unlinked where the system allows it.
-func (s *spools) file() (*os.File, error) {
+// file is a new open file of mode 0600 in a folder of mode 0700, unlinked where the system allows it. The start of another
+// process may remove a folder while it is empty, also the one that was made just now: then there is another try.
+func (s *spools) file() (f *os.File, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.dir != "" {
-		if f, err := os.CreateTemp(s.dir, "body-"); err == nil {
-			return f, nil
-		} else if !errors.Is(err, fs.ErrNotExist) { // another process's start removed the empty folder
-			return nil, err
+	for range 100 {
+		if s.dir == "" {
+			if s.dir, err = os.MkdirTemp("", spoolFolder); err != nil {
+				return nil, err
+			}
 		}
+		if f, err = os.CreateTemp(s.dir, "body-"); !errors.Is(err, fs.ErrNotExist) {
+			return f, err
+		}
+		s.dir = ""
 	}
-	dir, err := os.MkdirTemp("", spoolFolder)
-	if err != nil {
-		return nil, err
-	}
-	s.dir = dir
-	return os.CreateTemp(dir, "body-")
+	return nil, err
 }
 
 // sweepSpools removes abandoned folders, and the files in them, from a folder for temporary files. It follows no link out of it.

@@ -80,7 +80,9 @@ func (s *sum) take(e event, out io.Writer) {
 			s.at(e.Package, e.Test[:i]).parent = true
 		}
 	case "output":
-		t.output = append(t.output, e.Output)
+		if !strings.HasPrefix(e.Output, "=== ") { // RUN, PAUSE, CONT
+			t.output = append(t.output, short(e.Output))
+		}
 	case "pass", "fail", "skip":
 		s.end(e, t, out)
 		delete(s.tests, e.Package+"\x00"+e.Test)
@@ -132,7 +134,7 @@ func (s *sum) endPackage(e event, t *test, out io.Writer) {
 func reason(output []string) string {
 	for _, l := range slices.Backward(output) {
 		l = strings.TrimSpace(l)
-		if l == "" || strings.HasPrefix(l, "--- ") || strings.HasPrefix(l, "=== ") {
+		if l == "" || strings.HasPrefix(l, "--- ") {
 			continue
 		}
 		if _, why, ok := strings.Cut(l, ".go:"); ok {
@@ -143,6 +145,15 @@ func reason(output []string) string {
 		return l
 	}
 	return "no reason given"
+}
+
+// short cuts a line that nobody could read.
+func short(line string) string {
+	const most = 600
+	if len(line) <= most {
+		return line
+	}
+	return fmt.Sprintf("%s… (%d bytes)\n", strings.ToValidUTF8(line[:most], ""), len(line))
 }
 
 // print writes the end of the report: skips first, the counts last.

@@ -78,11 +78,22 @@ func TestReasons(t *testing.T) {
 			t.Errorf("reason(%q) = %q, want %q", output, got, want)
 		}
 	}
-	ok("no server", "=== RUN   TestX\n", "    x_test.go:7: no server\n", "--- SKIP: TestX (0.00s)\n")
+	ok("no server", "    x_test.go:7: no server\n", "--- SKIP: TestX (0.00s)\n")
 	ok("a: b", "    x_test.go:7: a: b\n")
 	ok("plain words", "plain words\n")
-	ok("no reason given", "=== RUN   TestX\n", "--- SKIP: TestX (0.00s)\n")
+	ok("no reason given", "--- SKIP: TestX (0.00s)\n")
 	ok("no reason given")
+}
+
+func TestLongLinesAreCut(t *testing.T) {
+	t.Parallel()
+	if got := short("fits\n"); got != "fits\n" {
+		t.Errorf("%q", got)
+	}
+	got := short(strings.Repeat("é", 500) + "\n")
+	if len(got) > 640 || !strings.HasSuffix(got, "é… (1001 bytes)\n") {
+		t.Errorf("%q", got)
+	}
 }
 
 func TestPlainComplaintsPassThrough(t *testing.T) {
