@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -65,10 +66,8 @@ func TestFiltersIntersect(t *testing.T) {
 			if !ok || eff.State != want {
 				t.Errorf("%s is %s, want %s", r.State, eff.State, want)
 			}
-			for _, s := range p.Stored() {
-				if s == r.State {
-					return
-				}
+			if slices.Contains(p.Stored(), r.State) {
+				return
 			}
 			t.Errorf("a store that looks for %v does not find %s", p.Stored(), r.State)
 		}

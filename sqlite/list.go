@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	"strings"
 	"time"
 
 	"github.com/idempo/idempo"
@@ -70,11 +71,11 @@ func (s *Store) batch(ctx context.Context, p operator.FindParams, after idempo.K
 	if p.Tenant != "" {
 		last = []byte(p.Tenant)
 	}
-	words := ""
+	var words strings.Builder
 	for _, st := range p.Stored() {
-		words += " " + string(st) + " "
+		words.WriteString(" " + string(st) + " ")
 	}
-	return s.listed(ctx, "list", []byte(after.Tenant), []byte(after.Operation), []byte(after.ID), last, p.Operation, p.Surface, words, size)
+	return s.listed(ctx, "list", []byte(after.Tenant), []byte(after.Operation), []byte(after.ID), last, p.Operation, p.Surface, words.String(), size)
 }
 
 func (s *Store) listed(ctx context.Context, name string, args ...any) ([]idempo.Record, error) {
