@@ -1,2 +1,2 @@
-// Package examples holds programs that show idempo at work.
+// Package examples holds programs that show idempo at work, one folder each. README and guides copy from them.
 package examples
