@@ -68,6 +68,16 @@ func (b *breaker) open() bool {
 	return !b.until.IsZero() && (b.trial || time.Now().Before(b.until))
 }
 
+// rest is what is left of the pause.
+func (b *breaker) rest() time.Duration {
+	if b == nil {
+		return 0
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return max(0, time.Until(b.until))
+}
+
 // state is closed, open or half_open.
 func (b *breaker) state() string {
 	if b == nil {

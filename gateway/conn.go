@@ -13,7 +13,10 @@ import (
 )
 
 // errRefused is what reading gives once a connection has sent what may not be passed on.
-var errRefused = errors.New("gateway: connection refused to read on")
+var errRefused = errors.New("gateway: refused to read on")
+
+// refusedRead dresses errRefused as an error of the network: to another one net/http would add an answer of its own.
+func refusedRead() error { return &net.OpError{Op: "read", Net: "tcp", Err: errRefused} }
 
 // conn is an HTTP/1 connection whose request heads and chunk lines are judged before net/http sees them, also on a
 // connection that is kept alive, and where requests follow each other without waiting.
@@ -144,7 +147,7 @@ func (c *conn) settle(clear int) {
 	}
 	c.deadline(false)
 	if r.target == "" || clear < c.gone { // inside a body; or a byte of the bad head has left: no answer can stand for it
-		c.held, c.err = c.held[:clear], errRefused
+		c.held, c.err = c.held[:clear], refusedRead()
 		c.gone = min(c.gone, clear)
 		return
 	}
@@ -268,7 +271,7 @@ func (c *conn) readSwitching() (over bool, err error) {
 	}
 	if c.gone > 0 {
 		c.gone = 0
-		return true, errRefused
+		return true, refusedRead()
 	}
 	if len(c.held) == 0 {
 		one := make([]byte, 1)

@@ -8,11 +8,15 @@ import (
 	"io"
 	"log"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/textproto"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/idempo/idempo"
 	"github.com/idempo/idempo/idemhttp"
 	"github.com/idempo/idempo/internal/safedial"
 )
@@ -31,6 +35,10 @@ type Gateway struct {
 	router     *router
 	buffers    *bufferPool
 	cors       cors
+	engine     *idempo.Engine       // nil: no route is guarded
+	guards     *idemhttp.Middleware // over engine
+	ignored    atomic.Int64         // ill-formed instructions of upstreams
+	draining   atomic.Bool
 
 	stop context.CancelFunc
 	work sync.WaitGroup
@@ -97,6 +105,47 @@ func (g *Gateway) Close() {
 	}
 }
 
+// Drain answers new keyed requests with 503 and tells connections to close. It returns when the running ones are settled
+// and answered, those included whose caller is gone; or, when ctx ends, how many are left. It is not undone.
+func (g *Gateway) Drain(ctx context.Context) (left int) {
+	g.draining.Store(true)
+	if g.guards == nil {
+		return 0
+	}
+	return g.guards.Drain(ctx)
+}
+
+// Status is what a gateway is like at this moment.
+type Status struct {
+	Draining  bool             `json:"draining"`
+	Upstreams []UpstreamStatus `json:"upstreams"` // by name
+	Ignored   int64            `json:"ignored"`   // ill-formed Idempo- headers of upstreams, since the start
+}
+
+// UpstreamStatus is what one upstream is like.
+type UpstreamStatus struct {
+	Name    string `json:"name"`
+	Breaker string `json:"breaker"` // closed, open, half_open
+	Well    int    `json:"well"`    // addresses that do not rest and pass their health check
+	Total   int    `json:"total"`   // addresses
+}
+
+// Status tells the state of the breakers and addresses, for /readyz and metrics. It asks nobody.
+func (g *Gateway) Status() Status {
+	s := Status{Draining: g.draining.Load(), Ignored: g.ignored.Load()}
+	now := time.Now()
+	for _, name := range slices.Sorted(maps.Keys(g.upstreams)) {
+		u := UpstreamStatus{Name: name, Breaker: g.upstreams[name].breaker.state(), Total: len(g.upstreams[name].targets)}
+		for _, t := range g.upstreams[name].targets {
+			if t.well(now) {
+				u.Well++
+			}
+		}
+		s.Upstreams = append(s.Upstreams, u)
+	}
+	return s
+}
+
 // Server is an *http.Server with this gateway as its handler and the configured time-outs and limits. Serve it on a
 // [Gateway.Listener]; each call gives a new one.
 func (g *Gateway) Server() *http.Server {
@@ -131,6 +180,9 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	} else {
 		w = newPaced(w, g.connLimits.write)
+	}
+	if g.draining.Load() && r.ProtoMajor == 1 {
+		w.Header().Set("Connection", "close")
 	}
 	path := rawPath(r)
 	if bad := checkPath(path, func(p string) bool { return g.router.guards(r, p) }); bad != nil {

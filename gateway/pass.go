@@ -161,6 +161,7 @@ type incoming struct {
 	in      *http.Request
 	control *http.ResponseController
 	each    time.Duration
+	whole   bool        // each is for the whole body
 	trailer http.Header // of the outgoing request; its names are those announced
 	since   int
 	started atomic.Bool
@@ -178,7 +179,7 @@ func (b *incoming) begun() bool { return b != nil && b.started.Load() }
 
 // Read reads within the time of the current 64 KiB.
 func (b *incoming) Read(p []byte) (int, error) {
-	if !b.over.Load() && (b.since >= 64<<10 || !b.started.Load()) {
+	if !b.over.Load() && (!b.started.Load() || (b.since >= 64<<10 && !b.whole)) {
 		b.since = 0
 		_ = b.control.SetReadDeadline(time.Now().Add(b.each)) // a transport without deadlines has its own limits
 		if b.over.Load() {

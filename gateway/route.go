@@ -5,15 +5,20 @@ import (
 	"fmt"
 	"net/http"
 	"net/textproto"
+	"sync"
 )
 
 // route is one entry of the configuration, ready to serve.
 type route struct {
+	g          *Gateway
 	config     Route
 	up         *upstream
 	keyHeaders []string // accepted key headers, in canonical form
 	pass       *passage
 	guard      http.Handler // nil: not guarded
+	probe      *probe       // nil: none
+	always     bool         // every request has a caller: the endpoints beside an operation
+	advised    sync.Once    // P17
 }
 
 // addRoutes makes the routes; guard makes the handler of a guarded one.
@@ -25,7 +30,7 @@ func (g *Gateway) addRoutes(guard func(*route) (http.Handler, error)) error {
 	var all []routed
 	var errs []error
 	for i, c := range g.config.Routes {
-		rt := &route{config: c, up: g.upstreams[c.Upstream], pass: passages[c.Upstream], keyHeaders: keyHeaders(c.Key)}
+		rt := &route{g: g, config: c, up: g.upstreams[c.Upstream], pass: passages[c.Upstream], keyHeaders: keyHeaders(c.Key)}
 		if c.guarded() {
 			h, err := guard(rt)
 			if err != nil {
@@ -34,6 +39,11 @@ func (g *Gateway) addRoutes(guard func(*route) (http.Handler, error)) error {
 			rt.guard = h
 		}
 		all = append(all, routed{c.Match, rt})
+		beside, err := g.beside(rt)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", index("routes", i), err))
+		}
+		all = append(all, beside...)
 	}
 	g.router = newRouter(all)
 	return errors.Join(errs...)
@@ -60,5 +70,25 @@ func (rt *route) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		rt.pass.ServeHTTP(w, r)
 		return
 	}
-	rt.guard.ServeHTTP(w, r)
+	rt.serveGuarded(w, r, rt.guard)
+}
+
+// beside are the endpoints that the gateway itself serves for an operation: issuing keys, telling a key's state.
+func (g *Gateway) beside(rt *route) (more []routed, err error) {
+	if g.guards == nil || !rt.config.leased() {
+		return nil, nil
+	}
+	name := OperationPrefix + rt.config.Operation
+	add := func(pattern string, make func(string) (http.Handler, error)) error {
+		if pattern == "" {
+			return nil
+		}
+		h, err := make(name)
+		if err == nil {
+			more = append(more, routed{pattern, &route{g: g, up: rt.up, guard: h, always: true}})
+		}
+		return err
+	}
+	err = errors.Join(add(rt.config.Issue, g.guards.Issue), add(rt.config.Status, g.guards.Status))
+	return more, err
 }

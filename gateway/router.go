@@ -88,5 +88,5 @@ func (rt *router) find(r *http.Request) *route {
 func (rt *router) guards(r *http.Request, path string) bool {
 	h, _ := rt.mux.Handler(&http.Request{Method: r.Method, Host: r.Host, URL: &url.URL{Path: path}})
 	f, ok := h.(found)
-	return ok && f.route.config.guarded()
+	return ok && f.route.guard != nil
 }

@@ -223,6 +223,11 @@ func (x *exchange) fingerprint() bool {
 	var err error
 	if f := x.g.rules.SnapshotFunc; f != nil {
 		if x.snapshot, err = f(x.r, x.key); err != nil {
+			if own, ok := errors.AsType[*ProblemError](err); ok {
+				own.Problem.KeyRef = x.g.m.engine.Ref(x.key, x.principal)
+				x.send(own.Problem)
+				return false
+			}
 			x.g.m.warn("SnapshotFunc refused a request", "operation", x.g.op.Name)
 			x.refuse("malformed_request")
 			return false

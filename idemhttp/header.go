@@ -18,6 +18,13 @@ const (
 	headerKeyNext  = "Idempotency-Key-Next"
 )
 
+// headerResult is an internal header of a stored result. No handler's answer can carry it: Idempo- headers are never kept.
+const headerResult = "Idempo-Result"
+
+// ResultNotKept is the value of the stored header Idempo-Result by which a probe says that the effect happened and that
+// nobody knows the answer: a replay is then 410 result_not_kept. Such a result has a status all the same, of any success.
+const ResultNotKept = "not_kept"
+
 // neverKept says whether a header is never stored or replayed, whatever the rules say: it belongs to a connection, a
 // request, a caller's credentials or a cache, and not to the answer. name must be in canonical form.
 func neverKept(name string) bool {

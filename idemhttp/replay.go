@@ -25,6 +25,9 @@ func (x *exchange) replay(rec idempo.Record) {
 		x.refuse("result_unreadable")
 		return
 	}
+	if stored(res.Header, headerResult) == ResultNotKept {
+		rec.BodyKept, rec.Result.Status = false, 0 // nobody knows what the first answer was
+	}
 	rendered := x.render(rec, &res)
 	h := x.w.Header()
 	if !rec.BodyKept && !rendered {

@@ -86,7 +86,7 @@ type Rules struct {
 	// StatusURL is where the handler of Middleware.Status is mounted; the problems in_progress and in_doubt link to it.
 	StatusURL string
 	// SnapshotFunc gives what a probe needs to ask later whether the effect happened; it is stored with the claim. An error
-	// refuses the request.
+	// refuses the request, before any claim: with its own problem where it is a *ProblemError, else as malformed_request.
 	SnapshotFunc func(r *http.Request, key idempo.Key) ([]byte, error)
 	// Stream lets an answer leave as it is flushed; a retry then gets 410 after the end. Leased operations only.
 	Stream bool
