@@ -38,6 +38,8 @@ func markersOf(h http.Header) http.Header {
 type answerWriter struct {
 	http.ResponseWriter
 	foreign http.Header // the upstream's markers, set before the head is written
+	body    *incoming   // of the request; nil: none
+	last    bool        // a broken body ends the connection
 
 	mu       sync.Mutex
 	own      http.Header // set while the caller may be answered early: the guard's own header map
@@ -81,6 +83,9 @@ func (a *answerWriter) WriteHeader(status int) {
 		}
 	}
 	a.sync()
+	if a.last && a.body.broken.Load() {
+		a.ResponseWriter.Header().Set("Connection", "close")
+	}
 	a.ResponseWriter.WriteHeader(status)
 }
 

@@ -141,10 +141,12 @@ func (rt *route) serveGuarded(w http.ResponseWriter, r *http.Request, guard http
 			return
 		}
 	}
-	if r.Body != nil && r.Body != http.NoBody {
-		r.Body = &incoming{ReadCloser: r.Body, in: r, control: http.NewResponseController(w), each: rt.g.config.Timeouts.ReadBody, whole: true}
-	}
 	v.w = &answerWriter{ResponseWriter: w}
+	if r.Body != nil && r.Body != http.NoBody {
+		v.w.body = &incoming{ReadCloser: r.Body, in: r, control: http.NewResponseController(w), each: rt.g.config.Timeouts.ReadBody, whole: true}
+		v.w.last = r.ProtoMajor == 1
+		r.Body = v.w.body
+	}
 	r = r.WithContext(context.WithValue(r.Context(), (*visitKey)(nil), v))
 	if rt.config.AnswerWithin > 0 {
 		rt.serveWithin(v, r, guard)

@@ -32,7 +32,7 @@ func TestHostileHeads(t *testing.T) {
 				t.Errorf("%.60q: status %d, want %s", request, res.StatusCode, statuses)
 			}
 			if !c.ended() {
-				t.Errorf("%.60q: the connection is still open", request)
+				rest, _ := c.r.Peek(min(c.r.Buffered(), 200)); t.Errorf("%.160q: the connection is still open: %q", request, rest)
 			}
 			if n := got.count(); n != before {
 				t.Errorf("%.60q: %d requests reached the upstream", request, n-before)

@@ -70,6 +70,9 @@ func (p *passage) failed(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(err, context.Canceled) && r.Context().Err() != nil {
 		panic(http.ErrAbortHandler)
 	}
+	if b := incomingOf(r.Context()); b != nil && b.broken.Load() && r.ProtoMajor == 1 {
+		w.Header().Set("Connection", "close")
+	}
 	p.g.writeProblem(w, r, failureProblem(classOf(err), err))
 }
 
@@ -166,6 +169,7 @@ type incoming struct {
 	since   int
 	started atomic.Bool
 	over    atomic.Bool
+	broken  atomic.Bool // it ended in an error: nothing more on this connection can be a request
 }
 
 type incomingKey struct{}
@@ -189,6 +193,9 @@ func (b *incoming) Read(p []byte) (int, error) {
 	b.started.Store(true)
 	n, err := b.ReadCloser.Read(p)
 	b.since += n
+	if err != nil && !errors.Is(err, io.EOF) {
+		b.broken.Store(true)
+	}
 	if errors.Is(err, io.EOF) {
 		b.answered()
 		for name := range b.trailer {
