@@ -110,7 +110,7 @@ func cells() (all []testCase) {
 			all = append(all, testCase{name: "transition: " + s.name + " · " + call, run: run})
 		}
 		cell("Acquire", s.acquireCell)
-		cell("Acquire with Issue", s.issueCell)
+		cell("Issue", s.issueCell)
 		cell("Renew", s.renewCell)
 		cell("Complete", s.completeCell)
 		cell("Release", s.releaseCell)

@@ -28,7 +28,7 @@ func alikeKeys(tenant string) (keys []idempo.Key) {
 	}
 	for _, d := range []string{strings.Repeat("\x00", 32), strings.Repeat("\x00", 31) + "\x01", "\x01" + strings.Repeat("\x00", 31), strings.Repeat("\xff", 32),
 		strings.Repeat("a", 32), strings.Repeat("A", 32), strings.Repeat(" ", 32), strings.Repeat("a", 31) + " ", strings.Repeat("a", 31) + "\x00",
-		pad("\xc3\x28 invalid"), pad("\xc3\xa9"), pad("e\xcc\x81"), pad("'--"), pad(`\x00`), pad("%"), pad("_"), pad("\\"), pad("0x41"), pad("\r\n"), pad("\n")} {
+		pad("\xc3\x28 invalid"), pad("\xff"), pad("\xfe"), pad("?"), pad("\ufffd"), pad("\xc3\xa9"), pad("e\xcc\x81"), pad("'--"), pad(`\x00`), pad("%"), pad("_"), pad("\\"), pad("0x41"), pad("\r\n"), pad("\n")} {
 		keys = append(keys, idempo.Key{Tenant: tenant, Operation: "op", ID: d})
 	}
 	return append(keys, // the same bytes, split at other places

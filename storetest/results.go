@@ -59,7 +59,7 @@ func results() []idempo.Result {
 		{}, {Status: 0, Body: []byte{}}, {Status: 204}, {Status: -1, Body: []byte{}}, {Status: math.MaxInt32, Body: []byte("null")},
 		{Status: 200, Body: []byte("0")}, {Status: 200, Body: []byte("false")}, {Status: 200, Body: []byte{0}}, {Status: 200, Body: []byte(`""`)},
 		{Status: 200, Body: every}, {Status: 200, Body: bytes.Repeat(every, 400)}, {Status: 200, Body: []byte("\xff\xfe\x00")},
-		{Status: 200, Header: [][2]string{{"A", "1"}, {"a", "2"}, {"A", "1"}, {"B", ""}, {"", "x"}}},
+		{Status: 200, Header: [][2]string{{"A", "1"}, {"A", "1"}, {"a", "2"}, {"A", "1"}, {"B", ""}, {"", "x"}}},
 		{Status: 200, Header: [][2]string{{"Set-Thing", string(every)}, {string(every), "\xff"}, {"x", "{\"b64\":\"AA==\"}"}, {"y", "\x00"}, {"z", "é\u2028"}}},
 		{Status: 422, Failing: true, Body: []byte("declined")},
 		{Status: 201, Resource: idempo.Resource{Type: "order", ID: strings.Repeat("é", 127)}}, {Status: 201, Resource: idempo.Resource{ID: "no type"}},

@@ -54,7 +54,7 @@ func Run(t *testing.T, open func(t testing.TB) Subject, c Caps) {
 			if one.alone {
 				s = open(t)
 			}
-			one.run(newK(t, s, c, i))
+			one.run(newK(t, s, c, i, 2*time.Minute))
 		})
 	}
 	t.Run("invariants hold after every case", func(t *testing.T) { CheckInvariants(t, shared.Store) })
@@ -122,8 +122,8 @@ type K struct {
 	n      int
 }
 
-func newK(t testing.TB, s Subject, c Caps, i int) *K {
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // a store that hangs fails its case
+func newK(t testing.TB, s Subject, c Caps, i int, patience time.Duration) *K {
+	ctx, cancel := context.WithTimeout(t.Context(), patience) // a store that hangs fails its case
 	t.Cleanup(cancel)
 	if s.Again == nil {
 		s.Again = s.Store
