@@ -7,6 +7,7 @@ import (
 	"crypto/subtle"
 	"hash"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/idempo/idempo/internal/fingerprint"
@@ -48,6 +49,15 @@ func (e *Engine) FingerprintMAC(tenant, keyID string) (newMAC func() hash.Hash, 
 	}
 	return func() hash.Hash { return pool.New().(*mac).Hash }, id, nil
 }
+
+// FingerprintMACs is FingerprintMAC for a path that is often taken: its pool gives hash.Hash values, to be Reset before
+// use and put back after it.
+func (e *Engine) FingerprintMACs(tenant, keyID string) (macs *sync.Pool, id string, err error) {
+	return e.ring.request(tenant, keyID)
+}
+
+// DefaultWait is how long a duplicate waits whose request says nothing of it.
+func (e *Engine) DefaultWait() time.Duration { return e.cfg.Wait }
 
 // fingerprint computes the hash of req under recipe ("" is the one for new records).
 func (c *call) fingerprint(recipe string) (sum []byte, used string, err error) {

@@ -24,22 +24,11 @@ func (x *exchange) answer(begun idempo.Begun, err error) {
 
 // deliver sends the handler's own answer.
 func (x *exchange) deliver(status string, rec idempo.Record) {
-	x.rec.deliver(func(h http.Header) {
-		h[headerStatus] = []string{status}
-		if status != "executed" {
-			return
-		}
-		x.expires(h, rec)
-		if next := x.nextKey(x.print.recipe); next != "" {
-			h[headerKeyNext] = []string{next}
-		}
-	})
-}
-
-func (x *exchange) expires(h http.Header, rec idempo.Record) {
-	if !rec.ExpiresAt.IsZero() {
-		h[headerExpires] = []string{rec.ExpiresAt.UTC().Format(http.TimeFormat)}
+	x.own.status = status
+	if status == "executed" {
+		x.own.expires, x.own.next = rec.ExpiresAt, x.nextKey(x.print.recipe)
 	}
+	x.rec.deliver(&x.own)
 }
 
 // failed answers where no result was kept, or it is not known whether it was.
@@ -113,7 +102,7 @@ func (x *exchange) notRun(begun idempo.Begun, e *idempo.Error, err error) {
 			p.Status = x.g.rules.MismatchStatus
 		}
 		if x.g.rules.MismatchDetail != DetailNone {
-			p.Mismatch = x.g.prints.mismatch(begun.Record, x.r, x.payload, x.key.Tenant)
+			p.Mismatch = x.g.prints.mismatch(begun.Record, x.r, &x.payload, x.key.Tenant)
 		}
 		x.send(p)
 	case "in_doubt":

@@ -1,6 +1,7 @@
 package idemhttp
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net"
@@ -9,26 +10,23 @@ import (
 	"sync"
 )
 
-// readBody reads the body of r completely, or says with which problem it is refused. The spool is the caller's to close.
+// readBody reads the body of r completely into body, or says with which problem it is refused. The spool is the caller's to
+// close in either case.
 // The whole body counts for the fingerprint and must be there before anything is claimed: a client that leaves while it is
 // sending has spent no key.
-func (s *spools) readBody(r *http.Request, limit int64) (*spool, string) {
+func (s *spools) readBody(body *spool, r *http.Request, limit int64) (code string) {
 	if r.ContentLength > limit {
-		return nil, "body_too_large"
+		return "body_too_large"
 	}
-	body := s.open()
+	s.ready(body)
 	if r.Body == nil || r.Body == http.NoBody {
-		return body, ""
+		return ""
 	}
-	code := body.fill(r.Body, limit)
+	code = body.fill(r.Body, limit)
 	if code == "" && r.ContentLength >= 0 && body.size < r.ContentLength {
 		code = "body_incomplete"
 	}
-	if code != "" {
-		body.close()
-		return nil, code
-	}
-	return body, ""
+	return code
 }
 
 // fill reads src to its end: into memory without a copy while it fits there, then through to the file.
@@ -87,6 +85,16 @@ func readProblem(err error) string {
 type requestBody struct {
 	mu  sync.Mutex
 	src io.Reader
+	mem bytes.Reader // src, where the body is in memory
+}
+
+func (b *requestBody) open(s *spool) {
+	if s.file != nil {
+		b.src = s.reader()
+		return
+	}
+	b.mem.Reset(*s.buf)
+	b.src = &b.mem
 }
 
 // Read reads from the buffered body, and fails with http.ErrBodyReadAfterClose once it is closed.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/url"
 	"strings"
 	"unicode/utf8"
 
@@ -31,8 +32,9 @@ type exchange struct {
 	key       idempo.Key
 	principal string
 	unique    []string
-	body      *spool
-	payload   *payload
+	body      spool
+	read      bool // body is there
+	payload   payload
 	print     print
 	snapshot  []byte
 	past      bool   // step 5 passed: answers say what became of the request
@@ -41,10 +43,15 @@ type exchange struct {
 
 	call call
 	rec  recorder
+	own  marks
 	stop func() bool // ends the tie to the client's connection
-	tied bool        // and it still holds
 	ran  bool        // the handler was called
 	hr   *http.Request
+	url  url.URL     // of hr
+	sent requestBody // of the first attempt
+
+	outer detached    // the context of the request without its end
+	inner callContext // of the first attempt
 }
 
 // close gives back what the exchange holds, after a panic too.
@@ -53,9 +60,8 @@ func (x *exchange) close() {
 		x.stop()
 	}
 	x.rec.free()
-	if x.body != nil {
-		x.body.close()
-	}
+	_ = x.sent.Close()
+	x.body.close()
 	if x.release != nil {
 		x.release()
 	}
@@ -72,7 +78,7 @@ type sentKey struct {
 }
 
 func (x *exchange) readKey() (k sentKey) {
-	k.id, k.present, k.err = x.g.keys.extract(x.r, x.payload)
+	k.id, k.present, k.err = x.g.keys.extract(x.r, &x.payload)
 	return k
 }
 
@@ -126,13 +132,12 @@ func (x *exchange) step5(k sentKey) bool {
 
 // readBody is step 7.
 func (x *exchange) readBody() bool {
-	body, code := x.g.m.spools.readBody(x.r, x.g.rules.maxBody())
-	if code != "" {
+	if code := x.g.m.spools.readBody(&x.body, x.r, x.g.rules.maxBody()); code != "" {
 		x.refuse(code)
 		return false
 	}
-	x.body = body
-	x.payload = newPayload(x.r.Header, body.content(), x.g.rules.maxInflated())
+	x.read = true
+	x.payload = payload{sent: x.body.content(), media: readMediaType(x.r.Header), coding: contentCoding(x.r.Header), maxInflated: x.g.rules.maxInflated()}
 	return true
 }
 
@@ -211,7 +216,7 @@ func (x *exchange) nested() bool {
 // fingerprint computes what this request says, and which business identities it names.
 func (x *exchange) fingerprint() bool {
 	if len(x.g.unique) > 0 {
-		identity, present, err := x.g.unique.read(x.r, x.payload, 1, highestMaxKey)
+		identity, present, err := x.g.unique.read(x.r, &x.payload, 1, highestMaxKey)
 		if err != nil {
 			x.refuseFor(err)
 			return false
@@ -233,7 +238,7 @@ func (x *exchange) fingerprint() bool {
 			return false
 		}
 	}
-	if x.print, err = x.g.prints.print(x.r, x.payload, x.key.Tenant); err != nil {
+	if x.print, err = x.g.prints.print(x.r, &x.payload, x.key.Tenant); err != nil {
 		x.refuseFor(err)
 		return false
 	}
@@ -244,11 +249,16 @@ func (x *exchange) fingerprint() bool {
 func (x *exchange) claim() {
 	g := x.g
 	x.call.key, x.call.guard = x.key, g.op.Guard
-	x.rec = recorder{outer: x.w, spools: g.m.spools, limit: g.rules.maxSpool(), leased: g.op.Guard == idempo.GuardLeased,
-		stream: g.rules.Stream, marked: func(h http.Header) { h.Set(headerStatus, "executed") }}
-	ctx, cancel := context.WithCancelCause(context.WithoutCancel(x.r.Context()))
-	defer cancel(nil)
-	x.stop, x.tied = context.AfterFunc(x.r.Context(), func() { cancel(errClient) }), true
+	x.rec.outer, x.rec.spools, x.rec.limit = x.w, g.m.spools, g.rules.maxSpool()
+	x.rec.leased, x.rec.stream = g.op.Guard == idempo.GuardLeased, g.rules.Stream
+	x.outer = detached{values: x.r.Context(), cancelKey: g.m.cancelKey}
+	var ctx context.Context = &x.outer
+	if g.waits || g.rules.OnDisconnect == DisconnectCancel { // until the handler starts, or as long as it runs
+		var cancel context.CancelCauseFunc
+		ctx, cancel = context.WithCancelCause(ctx)
+		defer cancel(nil)
+		x.stop = context.AfterFunc(x.r.Context(), func() { cancel(errClient) })
+	}
 	begun, err := g.m.engine.Do(ctx, idempo.Request{
 		Key: x.key, Principal: x.principal, Recipe: x.print.recipe, DigestFunc: x.digest, Detail: x.print.detail,
 		Unique: x.unique, Snapshot: x.snapshot, Wait: g.rules.Wait, Surface: "http", Trace: traceContext(x.r.Header),
@@ -261,30 +271,40 @@ func (x *exchange) digest(recipe string) ([]byte, error) {
 	if recipe == x.print.recipe {
 		return x.print.sum, nil
 	}
-	return x.g.prints.by(recipe, x.r, x.payload, x.key.Tenant)
+	return x.g.prints.by(recipe, x.r, &x.payload, x.key.Tenant)
 }
 
 // attempt runs the handler once under a claim. After a serialization failure it is called again and begins from nothing.
 func (x *exchange) attempt(ctx context.Context, claim *idempo.Claim) (idempo.Result, error) {
-	if x.tied && x.g.rules.OnDisconnect != DisconnectCancel {
+	body, u, inner := &x.sent, &x.url, &x.inner
+	if x.ran { // whoever still has those of the attempt before shares nothing with this one
+		body, u, inner = new(requestBody), new(url.URL), new(callContext)
+	} else {
 		// From here on the work belongs to the key and not to the connection. A client that left before is not served.
-		if x.tied = false; !x.stop() {
+		if x.stop != nil && x.g.rules.OnDisconnect != DisconnectCancel {
+			x.stop()
+		}
+		if x.r.Context().Err() != nil {
 			return idempo.Result{}, idempo.NothingHappened(errClient)
 		}
 	}
 	x.ran = true
 	x.call.reset()
 	x.rec.begin()
-	body := &requestBody{src: x.body.reader()}
-	x.hr = x.request(ctx, body)
+	body.open(&x.body)
+	*u = *x.r.URL
+	*inner = callContext{ctx, &x.call}
+	x.hr = x.request(inner, u, body)
 	defer x.endAttempt(body)
 	x.g.next.ServeHTTP(&x.rec, x.hr)
 	whole := x.rec.end()
-	if err := context.Cause(ctx); err != nil && !errors.Is(err, idempo.ErrLeaseLost) {
-		if errors.Is(err, errClient) {
+	if ctx.Err() != nil {
+		switch err := context.Cause(ctx); {
+		case errors.Is(err, errClient):
 			return idempo.Result{}, errClient
+		case !errors.Is(err, idempo.ErrLeaseLost): // who lost its lease may still be in time
+			return idempo.Result{}, errDeadline
 		}
-		return idempo.Result{}, errDeadline
 	}
 	if x.rec.tooLarge {
 		return idempo.Result{}, errAnswerTooBig
@@ -325,24 +345,24 @@ func (x *exchange) settle(claim *idempo.Claim) (idempo.Result, error) {
 // request is what the handler sees: the request as it came, on the claim's context, with the buffered body, and without
 // Accept-Encoding, since the answer is kept for clients that accept something else. Each attempt gets its own copy, so that
 // nothing a handler changes reaches the next one.
-func (x *exchange) request(ctx context.Context, body *requestBody) *http.Request {
-	r := x.r.WithContext(context.WithValue(ctx, (*callKey)(nil), &x.call))
+func (x *exchange) request(ctx context.Context, u *url.URL, body *requestBody) *http.Request {
+	r := x.r.WithContext(ctx)
 	r.Header = maps.Clone(x.r.Header)
 	delete(r.Header, "Accept-Encoding")
-	u := *x.r.URL
-	r.URL = &u
+	r.URL = u
 	r.Body, r.GetBody = body, nil
 	return r
 }
 
 // buffered is the request with its body to be read from the beginning, for a handler that runs unguarded after all.
 func (x *exchange) buffered() *http.Request {
-	if x.body == nil {
+	if !x.read {
 		return x.r
 	}
 	r := new(http.Request)
 	*r = *x.r
-	r.Body = &requestBody{src: x.body.reader()}
+	x.sent.open(&x.body)
+	r.Body = &x.sent
 	return r
 }
 

@@ -27,6 +27,7 @@ type guard struct {
 	methods []string
 	next    http.Handler
 	link    string // Link of the status endpoint, or ""
+	waits   bool   // duplicates wait for the running one
 
 	advised sync.Once // H41
 }
@@ -61,6 +62,7 @@ func (m *Middleware) Wrap(op idempo.Operation, rules Rules, next http.Handler) (
 			g.op = o
 		}
 	}
+	g.waits = rules.Wait > 0 || m.engine.DefaultWait() > 0
 	if rules.StatusURL != "" {
 		g.link = "<" + rules.StatusURL + `>; rel="status"`
 	}

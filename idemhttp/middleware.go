@@ -48,6 +48,8 @@ type Middleware struct {
 	config Config
 	spools *spools
 
+	cancelKey any // of detached
+
 	mu       sync.Mutex
 	guards   []*guard // in the order of Wrap
 	draining bool
@@ -75,7 +77,7 @@ func New(engine *idempo.Engine, config Config) (*Middleware, error) {
 		return nil, joinedError("idemhttp", err)
 	}
 	config.ReplayHeader = textproto.CanonicalMIMEHeaderKey(cmp.Or(config.ReplayHeader, headerReplayed))
-	m := &Middleware{engine: engine, config: config, spools: newSpools()}
+	m := &Middleware{engine: engine, config: config, spools: newSpools(), cancelKey: cancelKey()}
 	if config.GlobalTenant {
 		m.warn("every caller shares one key space: GlobalTenant is set")
 	}

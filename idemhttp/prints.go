@@ -1,6 +1,7 @@
 package idemhttp
 
 import (
+	"hash"
 	"net/http"
 	"sync/atomic"
 
@@ -35,11 +36,14 @@ func newFingerprinter(engine *idempo.Engine, r Rules) (*fingerprinter, error) {
 // print is the fingerprint under the newest digest key. Errors are a *refusal for a body that is too large, the engine's, and
 // failures to read a spooled body.
 func (f *fingerprinter) print(r *http.Request, body *payload, tenant string) (print, error) {
-	mac, keyID, err := f.engine.FingerprintMAC(tenant, "")
+	macs, keyID, err := f.engine.FingerprintMACs(tenant, "")
 	if err != nil {
 		return print{}, err
 	}
-	sum, detail, err := f.sel.fingerprint(mac, parts{r, body}, f.detail)
+	mac := macs.Get().(hash.Hash)
+	defer macs.Put(mac)
+	mac.Reset()
+	sum, detail, err := f.sel.fingerprint(func() hash.Hash { return mac }, parts{r, body}, f.detail)
 	if err != nil {
 		return print{}, err
 	}

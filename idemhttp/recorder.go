@@ -32,10 +32,9 @@ var (
 type recorder struct {
 	outer  http.ResponseWriter
 	spools *spools
-	limit  int64             // MaxSpool
-	leased bool              // may let an answer leave before it is complete
-	stream bool              // Rules.Stream
-	marked func(http.Header) // puts idempo's headers on an answer that starts to stream
+	limit  int64 // MaxSpool
+	leased bool  // may let an answer leave before it is complete
+	stream bool  // Rules.Stream
 
 	mu        sync.Mutex
 	live      http.Header // what the handler sees
@@ -44,7 +43,8 @@ type recorder struct {
 	status    int         // 0: not written
 	declared  int64       // Content-Length of the handler, or -1
 	written   int64       // bytes the handler wrote, whether they still could be delivered or not
-	body      *spool
+	body      *spool      // own, once begun
+	own       spool
 	streaming bool
 	sum       hash.Hash // of a streaming answer
 	tooLarge  bool      // over limit, and may not stream
@@ -62,11 +62,12 @@ func (r *recorder) begin() {
 		r.live[name] = values[:len(values):len(values)] // an append by the handler does not reach the outer header
 	}
 	if r.body == nil {
-		r.body = r.spools.open()
+		r.body = r.spools.ready(&r.own)
 	} else {
 		r.body.reset()
 	}
-	r.header, r.status, r.declared, r.written = nil, 0, -1, 0
+	r.dropHeader()
+	r.status, r.declared, r.written = 0, -1, 0
 	r.tooLarge, r.broken, r.ended = false, nil, false
 }
 
@@ -105,6 +106,14 @@ func (r *recorder) free() {
 		r.body.close()
 		r.body = nil
 	}
+	r.dropHeader()
+}
+
+func (r *recorder) dropHeader() {
+	if r.header != nil {
+		r.spools.putHeader(r.header)
+		r.header = nil
+	}
 }
 
 // Header is the handler's header map. It begins with what was set for this request before the guard.
@@ -140,7 +149,8 @@ func (r *recorder) inform(status int) {
 
 func (r *recorder) writeHeader(status int) {
 	r.status = status
-	r.header = r.live.Clone()
+	r.header = r.spools.header()
+	maps.Copy(r.header, r.live)
 	if text := r.header.Get("Content-Length"); text != "" {
 		if n, err := strconv.ParseInt(text, 10, 64); err == nil && n >= 0 {
 			r.declared = n
@@ -247,7 +257,7 @@ func (r *recorder) startStream() {
 	r.outside = r.outer.Header().Clone()
 	r.sniff()
 	r.headersOut()
-	r.marked(r.outer.Header())
+	r.outer.Header()[headerStatus] = []string{"executed"}
 	r.outer.WriteHeader(r.status)
 	if _, err := io.Copy(struct{ io.Writer }{r.outer}, r.body.reader()); err != nil {
 		r.lost = err
@@ -343,23 +353,22 @@ func (r *recorder) declaredTrailers() (names []string) {
 	return names
 }
 
-// deliver sends an ended answer to the client as the handler made it, with idempo's headers added by mark. Of a streaming
+// deliver sends an ended answer to the client as the handler made it, with idempo's own headers. Of a streaming
 // answer only the trailers are left. An error of the connection is the client's loss: the result is stored.
-func (r *recorder) deliver(mark func(http.Header)) {
+func (r *recorder) deliver(own *marks) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	trailer, _ := r.trailers()
 	if !r.streaming {
 		r.headersOut()
 		h := r.outer.Header()
-		mark(h)
 		declared := r.declaredTrailers()
 		for name, values := range trailer {
 			if !slices.Contains(declared, name) {
 				h[http.TrailerPrefix+name] = values // before the header leaves, so that net/http makes room for trailers
 			}
 		}
-		sendHead(r.outer, h, r.status, r.body.size, len(trailer) > 0)
+		own.sendHead(r.outer, h, r.status, r.body.size, len(trailer) > 0)
 		r.body.sendTo(r.outer)
 	}
 	h := r.outer.Header()
@@ -377,12 +386,39 @@ func (r *recorder) deliver(mark func(http.Header)) {
 	}
 }
 
-// sendHead sends the status. The length of the body is said where no trailers need a chunked one.
-func sendHead(w http.ResponseWriter, h http.Header, status int, size int64, trailers bool) {
+// marks are idempo's headers on an answer; empty ones are left out. They bring the room for the values along.
+type marks struct {
+	status  string
+	expires time.Time
+	next    string // one-time key
+
+	room [4]string
+	used int
+}
+
+func (m *marks) set(h http.Header, name, value string) {
+	if value != "" {
+		m.room[m.used] = value
+		m.used++
+		h[name] = m.room[m.used-1 : m.used : m.used]
+	}
+}
+
+func (m *marks) put(h http.Header) {
+	m.set(h, headerStatus, m.status)
+	if !m.expires.IsZero() {
+		m.set(h, headerExpires, m.expires.UTC().Format(http.TimeFormat))
+	}
+	m.set(h, headerKeyNext, m.next)
+}
+
+// sendHead sends idempo's headers and the status. The length of the body is said where no trailers need a chunked one.
+func (m *marks) sendHead(w http.ResponseWriter, h http.Header, status int, size int64, trailers bool) {
+	m.put(h)
 	_, length := h["Content-Length"]
 	_, coding := h["Transfer-Encoding"]
 	if !length && !coding && !trailers && bodyAllowed(status) {
-		h["Content-Length"] = []string{strconv.FormatInt(size, 10)}
+		m.set(h, "Content-Length", strconv.FormatInt(size, 10))
 	}
 	w.WriteHeader(status)
 }

@@ -149,7 +149,7 @@ func recorded(next http.Handler) http.Handler {
 		rec.begin()
 		next.ServeHTTP(rec, r)
 		rec.end()
-		rec.deliver(func(http.Header) {})
+		rec.deliver(&marks{})
 	})
 }
 
@@ -363,7 +363,7 @@ func TestRecorderOverItsLimit(t *testing.T) {
 	}
 
 	outer = httptest.NewRecorder()
-	leased := &recorder{outer: outer, spools: newSpools(), limit: 10, leased: true, marked: func(h http.Header) { h.Set(headerStatus, "executed") }}
+	leased := &recorder{outer: outer, spools: newSpools(), limit: 10, leased: true}
 	defer leased.free()
 	leased.begin()
 	leased.WriteHeader(201)

@@ -37,7 +37,7 @@ func (x *exchange) replay(rec idempo.Record) {
 		}
 		x.g.headers.replayInto(h, only(res.Header, "Location"))
 		x.marks(h, rec)
-		sendHead(x.w, h, http.StatusSeeOther, 0, false)
+		x.own.sendHead(x.w, h, http.StatusSeeOther, 0, false)
 		return
 	}
 	coding := strings.ToLower(stored(res.Header, "Content-Encoding"))
@@ -71,21 +71,17 @@ func (x *exchange) sendStored(rec idempo.Record, res idempo.Result, size int64, 
 		h[http.TrailerPrefix+name] = values
 	}
 	delete(h, "Content-Length")
-	sendHead(x.w, h, res.Status, size, len(trailer) > 0)
+	x.own.sendHead(x.w, h, res.Status, size, len(trailer) > 0)
 	if bodyAllowed(res.Status) {
 		body(x.w)
 	}
 }
 
-// marks are idempo's headers on a replay.
+// marks puts idempo's headers on a replay; the rest leaves with its head.
 func (x *exchange) marks(h http.Header, rec idempo.Record) {
 	h[x.g.m.config.ReplayHeader] = []string{"true"}
-	h[headerStatus] = []string{"replayed"}
 	h["Cache-Control"] = []string{"no-store"}
-	x.expires(h, rec)
-	if next := x.nextKey(rec.Recipe); next != "" {
-		h[headerKeyNext] = []string{next}
-	}
+	x.own.status, x.own.expires, x.own.next = "replayed", rec.ExpiresAt, x.nextKey(rec.Recipe)
 }
 
 // stored is the first line of a stored header.

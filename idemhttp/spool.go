@@ -8,6 +8,7 @@ import (
 	"hash"
 	"io"
 	"io/fs"
+	"net/http"
 	"os"
 	"strings"
 	"sync"
@@ -25,6 +26,7 @@ var errSpool = errors.New("idemhttp: temporary file")
 // spools hands out spools. It owns the memory they use and the folder of their files. Safe for concurrent use.
 type spools struct {
 	buffers sync.Pool // *[]byte
+	headers sync.Pool // http.Header, empty
 
 	mu  sync.Mutex
 	dir string // made with the first file
@@ -45,8 +47,25 @@ func (s *spools) buffer() *[]byte {
 	return &b
 }
 
-func (s *spools) open() *spool {
-	return &spool{owner: s, buf: s.buffer()}
+func (s *spools) open() *spool { return s.ready(new(spool)) }
+
+// ready opens a spool in memory that the caller has.
+func (s *spools) ready(sp *spool) *spool {
+	*sp = spool{owner: s, buf: s.buffer()}
+	return sp
+}
+
+// header is an empty map to be given back with putHeader. Nobody else may keep it.
+func (s *spools) header() http.Header {
+	if h, ok := s.headers.Get().(http.Header); ok {
+		return h
+	}
+	return make(http.Header, 8)
+}
+
+func (s *spools) putHeader(h http.Header) {
+	clear(h)
+	s.headers.Put(h)
 }
 
 // file is a new open file of mode 0600 in a folder of mode 0700, unlinked where the system allows it. The start of another
