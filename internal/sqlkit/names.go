@@ -128,3 +128,6 @@ func Strip(sql string) string {
 	}
 	return strings.TrimSuffix(strings.Join(keep, "\n"), ";")
 }
+
+// Identifier reports whether s needs no more than quotes to be a name: [a-z_][a-z0-9_]{0,39}.
+func Identifier(s string) bool { return identifier.MatchString(s) }

@@ -21,14 +21,14 @@ func Columns() []string {
 	}
 }
 
-// Row is one row of table records while it is read. Every column but the key may be NULL: an alias row holds little
-// else. The zero Row is ready; use one per row.
+// Row is one row of table records while it is read. Every column may be NULL: an alias row holds little but the key, an
+// outer join nothing. The zero Row is ready; use one per row.
 type Row struct {
 	// Micros is set before Dest where times are stored as integers, microseconds since 1970; else the driver's own
 	// time.Time is expected.
 	Micros bool
 
-	tenant, operation                                                 string
+	tenant, operation                                                 *string
 	key, alias                                                        []byte
 	hash, detail, token, headers, body, sum, refs, snapshot           []byte
 	recipe, state, guard, onCrash, surface, owner                     *string
@@ -85,7 +85,7 @@ func (r *Row) Alias() string { return string(r.alias) }
 // slices are handed over. A row that does not parse is code record_unreadable.
 func (r *Row) Record() (idempo.Record, error) {
 	rec := idempo.Record{
-		Key:  idempo.Key{Tenant: r.tenant, Operation: r.operation, ID: string(r.key)},
+		Key:  idempo.Key{Tenant: deref(r.tenant), Operation: deref(r.operation), ID: string(r.key)},
 		Hash: r.hash, Recipe: deref(r.recipe), Detail: r.detail,
 		State: idempo.State(deref(r.state)), Guard: idempo.Guard(deref(r.guard)), OnCrash: idempo.OnCrash(deref(r.onCrash)),
 		Surface: deref(r.surface), Attempt: deref(r.attempt), Generation: deref(r.generation), Owner: deref(r.owner),

@@ -1,0 +1,41 @@
+package storecheck
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/idempo/idempo/postgres"
+	"github.com/idempo/idempo/storetest"
+)
+
+// subject opens a store of one kind, twice on the same schema, for the kit.
+func (o pgOpener) subject(t testing.TB, dsn string) storetest.Subject {
+	opts := migrated(t, dsn, postgres.Options{})
+	p, again := o.open(t, dsn, opts), o.open(t, dsn, opts)
+	return storetest.Subject{
+		Store: p.Store, Again: again.Store,
+		Effect: func(ctx context.Context, name string) error {
+			return p.exec(ctx, fmt.Sprintf(`insert into "%s".done (what) values ($1)`, opts.Schema), name)
+		},
+		Count: func(ctx context.Context, name string) (n int, err error) {
+			err = p.db.QueryRowContext(ctx, fmt.Sprintf(`select count(*) from "%s".done where what = $1`, opts.Schema), name).Scan(&n)
+			return n, err
+		},
+		End:    p.end,
+		Poison: func(ctx context.Context) { _ = p.exec(ctx, "select 1/0") },
+		Own:    p.begin,
+	}
+}
+
+func TestPostgresKit(t *testing.T) {
+	t.Parallel()
+	dsn := postgresDSN(t)
+	for _, o := range pgOpeners() {
+		t.Run("[stores/CT40, PG7] "+o.name, func(t *testing.T) {
+			t.Parallel()
+			storetest.Run(t, func(t testing.TB) storetest.Subject { return o.subject(t, dsn) },
+				storetest.Caps{Tx: true, Sweep: true, Take: true})
+		})
+	}
+}

@@ -1,0 +1,179 @@
+package postgres
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/idempo/idempo"
+)
+
+// Complete implements idempo.Store. A leased claim's result is one statement, or one transaction where it makes the next
+// one-time key. An atomic claim's is written once: with the COMMIT of InTx, at once in a caller's own transaction.
+func (s *Store) Complete(ctx context.Context, p idempo.CompleteParams) (idempo.Record, error) {
+	t, err := s.enter(ctx, "complete", p.Key)
+	if err != nil {
+		return idempo.Record{}, err
+	}
+	if p.Won.Guard == idempo.GuardAtomic {
+		if t == nil {
+			return idempo.Record{}, misuse("complete", p.Key, "an atomic claim is completed in the transaction that won it")
+		}
+		return s.completeAtomic(ctx, t, p)
+	}
+	if t == nil && !p.Token.IsZero() {
+		if rec, ok, err := s.completeFast(ctx, p); err != nil || ok {
+			return rec, err
+		}
+	}
+	w := writing{op: "complete", key: p.Key, now: p.Now, judge: p.Judge}
+	if p.Issue != nil {
+		w.commit = func(old, rec idempo.Record) []Statement {
+			var n int
+			st := s.swapStatement(old, rec, swapping{must: true, wait: timeout(t)})
+			st.Row = counted(&n)
+			return append([]Statement{st}, s.issueStatement(*p.Issue, t))
+		}
+	}
+	rec, err := s.update(ctx, t, w)
+	if t != nil && errors.Is(err, idempo.ErrLeaseLost) {
+		t.fail(err)
+	}
+	return rec, err
+}
+
+// completeFast supposes that the row is still what the claim left: pending, with its token and attempt. What is to be
+// written follows from the rule for such a row. Where the row is another, it is read and judged.
+func (s *Store) completeFast(ctx context.Context, p idempo.CompleteParams) (idempo.Record, bool, error) {
+	now := p.Now
+	if now.IsZero() {
+		now = time.Now()
+	}
+	supposed := idempo.Record{Key: p.Key, State: idempo.StatePending, Token: p.Token, Attempt: p.Attempt, Guard: idempo.GuardLeased, LeaseUntil: now.Add(time.Hour), Generation: 1}
+	rec, write, err := p.Judge(supposed, true, now)
+	if err != nil || !write {
+		return idempo.Record{}, false, nil
+	}
+	var r rows
+	var n int
+	st := s.q["complete"].with(values(rec, now), "now", clock(p.Now), "timeout", lockTimeout, "must", p.Issue != nil)
+	st.Row = func(scan func(...any) error) error { return r.optional(scan, &n) }
+	statements := []Statement{st}
+	if p.Issue != nil {
+		statements = append(statements, s.issueStatement(*p.Issue, nil))
+	}
+	err = s.run(ctx, nil, statements...)
+	switch {
+	case sqlState(err) == "22P02":
+		return idempo.Record{}, false, nil
+	case err != nil:
+		return idempo.Record{}, false, failed("complete", p.Key, err, false)
+	case len(r.recs) == 0:
+		return idempo.Record{}, false, nil
+	}
+	rec = r.recs[0]
+	rec.Result.Body = bytes.Clone(p.Result.Body)
+	return rec, true, nil
+}
+
+// issueStatement makes the next one-time key; one that is there already is left as it is.
+func (s *Store) issueStatement(p idempo.AcquireParams, t *session) Statement {
+	now := p.Now
+	if now.IsZero() {
+		now = time.Now()
+	}
+	a, _, _ := p.Judge(idempo.Record{}, false, now) // an issue is never refused where nothing is
+	ids := claimed(p)
+	extra := []any{"now", clock(p.Now), "watch_at", watch(a.Record, now), "timeout", timeout(t)}
+	var r rows
+	var won bool
+	if len(ids) == 1 {
+		st := s.q["claim"].with(values(a.Record, now), append(extra, "lock", s.lock(p.Key, ids[0]))...)
+		st.Row = claimRow(&r, &won, false)
+		return st
+	}
+	st := s.q["claim_many"].with(values(a.Record, now), append(extra, "digests", digests(ids), "locks", s.locks(p.Key, ids))...)
+	st.Row = claimRow(&r, &won, true)
+	return st
+}
+
+// completeAtomic completes a claim that was won in t.
+func (s *Store) completeAtomic(ctx context.Context, t *session, p idempo.CompleteParams) (idempo.Record, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := t.find(p.Key, []string{p.Key.ID})
+	switch {
+	case c != nil && c.queued && c.rec.Token.Equal(p.Token): // settled above: by the rules of a row
+		p.Won.Guard = idempo.GuardLeased
+		rec, _, err := p.Judge(c.rec, true, latest(p.Now, c.now()))
+		return rec, err
+	case c != nil && (!c.claim || !c.rec.Token.Equal(p.Token)), c == nil && t.own:
+		err := &idempo.Error{Op: "complete", Code: "lease_lost", KeyRef: p.Key.Ref()}
+		t.failLocked(err)
+		return idempo.Record{}, err
+	case c == nil: // the caller's transaction, in another context than that of the claim
+		var r rows
+		ids := claimed(p.Won)
+		if err := s.runLocked(ctx, t, s.reading(&r, p.Key, append(ids, ids[0]), p.Now)); err != nil {
+			return idempo.Record{}, failed("complete", p.Key, err, true)
+		}
+		c = &change{ids: ids, key: p.Key}
+		c.rec.Now, c.read = latest(p.Now, r.now, time.Now()), time.Now()
+		if len(r.recs) > 0 {
+			c.from, c.key = r.recs[0], r.recs[0].Key
+		}
+	}
+	now := latest(p.Now, c.now())
+	if !p.Now.IsZero() {
+		now = p.Now
+	}
+	rec, write, err := p.Judge(c.from, c.from.State != "", now)
+	if err != nil {
+		t.failLocked(err)
+		return idempo.Record{}, err
+	}
+	if !write {
+		return rec, nil
+	}
+	if c.claim { // the claim was made then, not now
+		rec.ClaimedAt, rec.LeaseUntil, rec.CreatedAt = c.rec.ClaimedAt, c.rec.LeaseUntil, c.rec.CreatedAt
+		if !rec.StartedAt.IsZero() {
+			rec.StartedAt = c.rec.StartedAt
+		}
+	}
+	rec.Key = c.key
+	return rec, s.finish(ctx, t, c, rec, p)
+}
+
+// finish writes rec in the place of c.from, at once in a caller's transaction, else with COMMIT. t is locked.
+func (s *Store) finish(ctx context.Context, t *session, c *change, rec idempo.Record, p idempo.CompleteParams) error {
+	statements := func(start any) []Statement {
+		var st Statement
+		if c.from.State == "" {
+			st = s.putStatement(rec, c.ids, start, timeout(t))
+		} else {
+			var n int
+			st = s.swapStatement(c.from, rec, swapping{ids: c.ids, must: true, start: start, wait: timeout(t)})
+			st.Row = counted(&n)
+		}
+		if p.Issue == nil {
+			return []Statement{st}
+		}
+		return []Statement{st, s.issueStatement(*p.Issue, t)}
+	}
+	if !t.own {
+		if err := s.port.Run(ctx, t.tx, statements(nil)...); err != nil {
+			return failed("complete", p.Key, err, true)
+		}
+		t.drop(c) // from now on the row says it
+		return nil
+	}
+	if p.Result.Failing {
+		c.fail = statements(nil)
+	} else {
+		t.queue = append(t.queue, statements(t.start)...)
+	}
+	c.rec, c.claim, c.queued = rec.Clone(), false, true
+	return nil
+}

@@ -1,0 +1,2 @@
+-- Which store a schema is.
+select store_id from {table meta}

@@ -1,0 +1,136 @@
+package postgres
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/idempo/idempo"
+	"github.com/idempo/idempo/internal/sqlkit"
+)
+
+// rows collects records that a statement returns, and the server's clock.
+type rows struct {
+	recs  []idempo.Record
+	alias bool // a row that only points at a record was among them
+	now   time.Time
+}
+
+// collect is a Statement's Row: the columns of a record, then the clock, then more.
+func (r *rows) collect(more ...any) func(func(...any) error) error {
+	return func(scan func(...any) error) error {
+		var row sqlkit.Row
+		if err := scan(append(append(row.Dest(), &r.now), more...)...); err != nil {
+			return err
+		}
+		return r.add(&row)
+	}
+}
+
+func (r *rows) add(row *sqlkit.Row) error {
+	r.now = r.now.UTC()
+	if row.Alias() != "" {
+		r.alias = true
+		return nil
+	}
+	rec, err := row.Record()
+	if err != nil {
+		return err
+	}
+	rec.Now = r.now
+	if !slices.ContainsFunc(r.recs, func(x idempo.Record) bool { return x.Key == rec.Key }) {
+		r.recs = append(r.recs, rec)
+	}
+	return nil
+}
+
+// reading returns the statement that reads the records of ids, in their order. For one digest it is a plain read that
+// does not follow an alias: then r.alias is set.
+func (s *Store) reading(r *rows, key idempo.Key, ids []string, now time.Time) Statement {
+	if len(ids) == 1 {
+		st := s.q["read"].with(nil, "tenant_id", key.Tenant, "operation", key.Operation, "idempotency_key", []byte(ids[0]), "now", clock(now))
+		st.Row = r.collect()
+		return st
+	}
+	st := s.q["read_many"].with(nil, "tenant_id", key.Tenant, "operation", key.Operation, "digests", digests(ids), "now", clock(now))
+	st.Row = r.collect()
+	return st
+}
+
+// read returns the records of ids as they are stored, in the order of ids, at one moment of the server's clock, which is
+// zero where there is none.
+func (s *Store) read(ctx context.Context, t *session, key idempo.Key, ids []string, now time.Time) (rows, error) {
+	var r rows
+	if err := s.run(ctx, t, s.reading(&r, key, ids, now)); err != nil {
+		return rows{}, err
+	}
+	if r.alias {
+		r = rows{}
+		return r, s.run(ctx, t, s.reading(&r, key, append(ids, ids[0]), now))
+	}
+	return r, nil
+}
+
+// Lookup implements idempo.Store. In a transaction it sees what the transaction did.
+func (s *Store) Lookup(ctx context.Context, p idempo.LookupParams) (idempo.Record, error) {
+	t, err := s.enter(ctx, "lookup", p.Key)
+	if err != nil {
+		return idempo.Record{}, err
+	}
+	ids := append([]string{p.Key.ID}, p.Aliases...)
+	var r rows
+	if p.WithoutBody && len(ids) == 1 {
+		st := s.q["lookup"].with(nil, "tenant_id", p.Key.Tenant, "operation", p.Key.Operation, "idempotency_key", []byte(p.Key.ID), "now", clock(p.Now))
+		st.Row = r.collect()
+		err = s.run(ctx, t, st)
+		if err == nil && r.alias {
+			r, err = s.read(ctx, t, p.Key, ids, p.Now)
+		}
+	} else {
+		r, err = s.read(ctx, t, p.Key, ids, p.Now)
+	}
+	if err != nil {
+		return idempo.Record{}, failed("lookup", p.Key, err, t != nil)
+	}
+	now := r.now
+	if t != nil {
+		t.mu.Lock()
+		c := t.find(p.Key, ids)
+		t.mu.Unlock()
+		if c != nil {
+			now = latest(now, p.Now, c.rec.ChangedAt, c.rec.Now)
+			rec, _ := c.seen(now)
+			r.recs = []idempo.Record{rec.Clone()}
+		}
+	}
+	for _, rec := range r.recs {
+		if eff, ok := rec.Effective(now); ok {
+			if p.WithoutBody {
+				eff.Result.Body = nil
+			}
+			return eff, nil
+		}
+	}
+	return idempo.Record{Now: now}, nil
+}
+
+func latest(times ...time.Time) time.Time {
+	return slices.MaxFunc(times, time.Time.Compare)
+}
+
+// optional is collect for a row whose record may be absent, followed by the clock and a count.
+func (r *rows) optional(scan func(...any) error, n *int) error {
+	var row sqlkit.Row
+	var there *int
+	if err := scan(append(row.Dest(), &r.now, &there)...); err != nil {
+		return err
+	}
+	if there != nil {
+		*n = *there
+	}
+	r.now = r.now.UTC()
+	if *n == 0 {
+		return nil
+	}
+	return r.add(&row)
+}
