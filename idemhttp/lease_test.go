@@ -380,20 +380,21 @@ func TestClientsThatLeave(t *testing.T) {
 		}
 	})
 	t.Run("[http/H24] an outer TimeoutHandler cuts the answer: the real result is kept", func(t *testing.T) {
-		release, done := make(chan struct{}), make(chan struct{})
-		s := build(t, func(s *site, w http.ResponseWriter, r *http.Request) { <-release; created(s, w, r) }, nil)
-		outer := http.TimeoutHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			defer close(done)
-			s.h.ServeHTTP(w, r)
-		}), time.Millisecond, "too slow")
-		if a := serve(t, outer, post("k", "{}")); a.status != 503 || a.body != "too slow" {
-			t.Errorf("outer answer %d %q", a.status, a.body)
-		}
-		close(release)
-		<-done
-		a := s.do(post("k", "{}"))
-		a.is(201, "replayed")
-		s.counted(1, 1)
+		synctest.Test(t, func(t *testing.T) {
+			release, done := make(chan struct{}), make(chan struct{})
+			s := build(t, func(s *site, w http.ResponseWriter, r *http.Request) { <-release; created(s, w, r) }, nil)
+			outer := http.TimeoutHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				defer close(done)
+				s.h.ServeHTTP(w, r)
+			}), time.Second, "too slow")
+			if a := serve(t, outer, post("k", "{}")); a.status != 503 || a.body != "too slow" {
+				t.Errorf("outer answer %d %q", a.status, a.body)
+			}
+			close(release)
+			<-done
+			s.do(post("k", "{}")).is(201, "replayed")
+			s.counted(1, 1)
+		})
 	})
 }
 
