@@ -42,6 +42,15 @@ func (r *row) names(yield func(idempo.Key) bool) {
 	}
 }
 
+// keys are the names as a slice.
+func (r *row) keys() []idempo.Key {
+	all := make([]idempo.Key, 0, 1+len(r.aliases))
+	for k := range r.names {
+		all = append(all, k)
+	}
+	return all
+}
+
 // key returns the record's key.
 func (r *row) key() idempo.Key {
 	u := unpacker{r.data}

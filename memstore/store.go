@@ -110,23 +110,24 @@ func (s *Store) acquire(tx *Tx, p idempo.AcquireParams, wait bool) (a idempo.Acq
 		return a, nil, err
 	}
 	base := s.find(names)
-	if len(p.Unique) > 0 {
-		base = slices.DeleteFunc(base, func(b *row) bool { return s.over(p, b, now) })
-	}
-	for i, b := range base { // under several digest keys there may be several; whichever refuses decides
+	var from *row
+	for _, b := range base { // under several digests there may be several records; whichever refuses decides
 		r, _ := b.record()
+		if p.Foreign(r) && !live(r, now) {
+			continue // it held one of p.Unique, and no more
+		}
 		one, write, err := p.Judge(r, true, now)
 		if err != nil || !write {
 			return one, nil, err
 		}
-		if i == 0 {
-			a = one
+		if from == nil {
+			from, a = b, one
 		}
 		for k := range b.names {
 			names = with(names, k)
 		}
 	}
-	if len(base) == 0 {
+	if from == nil {
 		if a, _, err = p.Judge(idempo.Record{}, false, now); err != nil {
 			return a, nil, err
 		}
@@ -153,22 +154,9 @@ func (s *Store) acquire(tx *Tx, p idempo.AcquireParams, wait bool) (a idempo.Acq
 		return a, nil, nil
 	}
 	c := &change{names: names, base: base}
-	if len(base) > 0 {
-		c.from = base[0]
-	}
-	c.won(c.from, next, atOnce(p))
+	c.won(from, next, atOnce(p))
 	tx.hold(c)
 	return a, nil, nil
-}
-
-// over drops b if it is another key's that held one of p.Unique, and no more.
-func (s *Store) over(p idempo.AcquireParams, b *row, now time.Time) bool {
-	r, _ := b.record()
-	if !p.Foreign(r) || live(r, now) {
-		return false
-	}
-	s.drop(b)
-	return true
 }
 
 // atOnce reports whether p is written by itself; a claim inside a transaction waits for its completion.
@@ -176,33 +164,16 @@ func atOnce(p idempo.AcquireParams) bool { return p.Issue > 0 || !p.Due.IsZero()
 
 // Renew implements idempo.Store.
 func (s *Store) Renew(ctx context.Context, p idempo.RenewParams) (idempo.Record, error) {
-	return s.update(ctx, "renew", p.Key, p.Now, func(r idempo.Record, found bool, now time.Time) (idempo.Record, bool, error) {
-		rec, err := p.Judge(r, found, now)
-		return rec, err == nil, err
-	}, nil)
+	return s.update(ctx, write{op: "renew", key: p.Key, now: p.Now, renew: &p})
 }
 
 // Release implements idempo.Store.
 func (s *Store) Release(ctx context.Context, p idempo.ReleaseParams) (idempo.Record, error) {
-	rec, err := s.update(ctx, "release", p.Key, p.Now, p.Judge, nil)
-	if err == nil && len(p.Free) > 0 && rec.State == idempo.StateFailed {
-		s.free(p.Key, p.Free)
+	w := write{op: "release", key: p.Key, now: p.Now, release: &p}
+	if p.To == idempo.StateFailed {
+		w.free = p.Free
 	}
-	return rec, err
-}
-
-// free gives business identities of key back.
-func (s *Store) free(key idempo.Key, identities []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	b := s.rows[key]
-	if b == nil {
-		return
-	}
-	rec, _ := b.record()
-	kept := slices.DeleteFunc(slices.Collect(b.names), func(k idempo.Key) bool { return slices.Contains(identities, k.ID) })
-	s.drop(b)
-	s.put(s.row(kept, rec))
+	return s.update(ctx, w)
 }
 
 // Complete implements idempo.Store. In a transaction it is decided at once and written at the commit.
@@ -210,32 +181,58 @@ func (s *Store) Complete(ctx context.Context, p idempo.CompleteParams) (idempo.R
 	if tx, _, err := s.Joined(ctx); err == nil && !tx && p.Won.Guard == idempo.GuardAtomic {
 		return idempo.Record{}, misuse("complete", p.Key, "an atomic claim is completed in the transaction that won it")
 	}
-	return s.update(ctx, "complete", p.Key, p.Now, func(r idempo.Record, found bool, now time.Time) (idempo.Record, bool, error) {
-		return p.Judge(r, found, now)
-	}, &p)
+	return s.update(ctx, write{op: "complete", key: p.Key, now: p.Now, done: &p})
 }
 
-// judge is the Judge method of a write.
-type judge func(idempo.Record, bool, time.Time) (idempo.Record, bool, error)
+// A write is a Renew, Release or Complete: one of the three params is set.
+type write struct {
+	op      string
+	key     idempo.Key
+	now     time.Time
+	free    []string // names to give back
+	renew   *idempo.RenewParams
+	release *idempo.ReleaseParams
+	done    *idempo.CompleteParams
+}
 
-// update judges a write of key and does it, at once or with the transaction in ctx. done, for a Complete, is the params.
-func (s *Store) update(ctx context.Context, op string, key idempo.Key, given time.Time, judge judge, done *idempo.CompleteParams) (idempo.Record, error) {
-	tx, err := s.enter(ctx, op, key)
+// judge is the Judge method of the params.
+func (w write) judge(r idempo.Record, found bool, now time.Time) (rec idempo.Record, write bool, err error) {
+	switch {
+	case w.renew != nil:
+		rec, err = w.renew.Judge(r, found, now)
+		return rec, err == nil, err
+	case w.release != nil:
+		return w.release.Judge(r, found, now)
+	}
+	return w.done.Judge(r, found, now)
+}
+
+// kept returns names without those that w gives back.
+func (w write) kept(names []idempo.Key) []idempo.Key {
+	if len(w.free) == 0 {
+		return names
+	}
+	return slices.DeleteFunc(slices.Clone(names), func(k idempo.Key) bool { return slices.Contains(w.free, k.ID) })
+}
+
+// update judges w and does it, at once or with the transaction in ctx.
+func (s *Store) update(ctx context.Context, w write) (idempo.Record, error) {
+	tx, err := s.enter(ctx, w.op, w.key)
 	if err != nil {
 		return idempo.Record{}, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := s.now(given)
+	now := s.now(w.now)
 	if tx != nil {
 		if tx.ended {
-			return idempo.Record{}, ended(op, key)
+			return idempo.Record{}, ended(w.op, w.key)
 		}
-		return tx.update(key, now, judge, done)
+		return tx.update(w, now)
 	}
-	base := s.rows[key]
+	base := s.rows[w.key]
 	r, found := base.record()
-	rec, write, err := judge(r, found, now)
+	rec, write, err := w.judge(r, found, now)
 	switch {
 	case err != nil || !write:
 		return rec, err
@@ -243,8 +240,8 @@ func (s *Store) update(ctx context.Context, op string, key idempo.Key, given tim
 		s.drop(base)
 		return rec, nil
 	}
-	if done != nil && done.Issue != nil {
-		next, k, write, err := s.issue(done.Issue, now)
+	if w.done != nil && w.done.Issue != nil {
+		next, k, write, err := s.issue(w.done.Issue, now)
 		if err != nil {
 			return idempo.Record{}, err
 		}
@@ -252,7 +249,7 @@ func (s *Store) update(ctx context.Context, op string, key idempo.Key, given tim
 			s.put(s.row(k, next))
 		}
 	}
-	s.put(s.row(slices.Collect(base.names), rec))
+	s.put(s.row(w.kept(base.keys()), rec))
 	return rec, nil
 }
 

@@ -31,7 +31,7 @@ func (s *Store) sweep(batch int, now time.Time) (done int) {
 		rec, _ := r.record()
 		if eff, ok := rec.Effective(now); ok {
 			eff.ChangedAt = now
-			s.put(s.row(slices.Collect(r.names), eff))
+			s.put(s.row(r.keys(), eff))
 		} else {
 			s.drop(r)
 		}
@@ -65,7 +65,7 @@ func (s *Store) Take(ctx context.Context, p idempo.TakeParams) ([]idempo.Record,
 	due = due[:min(len(due), max(p.Limit, 0))]
 	for i, rec := range due {
 		due[i], _ = p.Judge(rec, now)
-		s.put(s.row(slices.Collect(s.rows[rec.Key].names), due[i]))
+		s.put(s.row(s.rows[rec.Key].keys(), due[i]))
 	}
 	return due, nil
 }

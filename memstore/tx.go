@@ -22,7 +22,8 @@ type Tx struct {
 	ended   bool
 	changes []*change
 	effects []func()
-	lost    error // a Complete that met another winner: the transaction cannot commit
+	one     [1]*change // room for the usual number of changes
+	lost    error      // a Complete that met another winner: the transaction cannot commit
 }
 
 // A change is one record of a transaction.
@@ -76,6 +77,7 @@ func (s *Store) begin(ctx context.Context, own bool) (context.Context, *Tx, erro
 		return ctx, nil, unavailable("begin", idempo.Key{}, err)
 	}
 	tx := &Tx{store: s, own: own}
+	tx.changes = tx.one[:0]
 	return context.WithValue(ctx, txKey{}, tx), tx, nil
 }
 
@@ -145,14 +147,14 @@ func (tx *Tx) hold(c *change) {
 	}
 }
 
-// update judges a write of key inside the transaction and notes it for the commit. The store is locked.
-func (tx *Tx) update(key idempo.Key, now time.Time, judge judge, done *idempo.CompleteParams) (idempo.Record, error) {
-	s := tx.store
-	c := tx.find([]idempo.Key{key})
+// update judges w inside the transaction and notes it for the commit. The store is locked.
+func (tx *Tx) update(w write, now time.Time) (idempo.Record, error) {
+	s, done := tx.store, w.done
+	c := tx.find([]idempo.Key{w.key})
 	if c == nil { // a leased claim whose write joins this transaction
 		c = &change{}
-		if r := s.rows[key]; r != nil {
-			c.names, c.base, c.next = slices.Collect(r.names), []*row{r}, r
+		if r := s.rows[w.key]; r != nil {
+			c.names, c.base, c.next = r.keys(), []*row{r}, r
 		}
 	}
 	r, found := c.seen(now)
@@ -163,11 +165,11 @@ func (tx *Tx) update(key idempo.Key, now time.Time, judge judge, done *idempo.Co
 		case own && c.keep:
 			done.Won.Guard = idempo.GuardLeased // settled above: by the rules of a row
 		default:
-			tx.lost = &idempo.Error{Op: "complete", Code: "lease_lost", KeyRef: key.Ref(), Attempt: r.Attempt}
+			tx.lost = &idempo.Error{Op: "complete", Code: "lease_lost", KeyRef: w.key.Ref(), Attempt: r.Attempt}
 			return idempo.Record{}, tx.lost
 		}
 	}
-	rec, write, err := judge(r, found, now)
+	rec, write, err := w.judge(r, found, now)
 	if err != nil {
 		if done != nil && errors.Is(err, idempo.ErrLeaseLost) {
 			tx.lost = err
@@ -192,7 +194,7 @@ func (tx *Tx) update(key idempo.Key, now time.Time, judge judge, done *idempo.Co
 	}
 	c.next = nil
 	if rec.State != "" {
-		c.next = s.row(c.names, rec)
+		c.next = s.row(w.kept(c.names), rec)
 	}
 	c.claim = c.claim && rec.State == idempo.StatePending // a renewed claim is still to be completed
 	c.keep, c.alone = !c.claim, failing

@@ -106,7 +106,7 @@ func (c testCase) skip(caps Caps, s Subject) string {
 
 // cases returns all of them.
 func cases() []testCase {
-	return slices.Concat(cells(), ruleCases(), keyCases(), resultCases(), issueCases(), aliasCases(), leaseCases(), retentionCases(),
+	return slices.Concat(cells(), ruleCases(), keyCases(), resultCases(), issueCases(), aliasCases(), identityCases(), leaseCases(), retentionCases(),
 		sweepCases(), takeCases(), txCases(), raceCases())
 }
 

@@ -329,6 +329,21 @@ func digestSabotages() []sabotage {
 				}
 			})
 		}},
+		{"identities are not occupied", "a known identity under a new key", func(s *saboteur, _ *Subject) {
+			s.params(func(p *idempo.AcquireParams) { p.Unique = nil })
+		}},
+		{"identities are taken for digests of the key", "a known identity under a new key", func(s *saboteur, _ *Subject) {
+			s.params(func(p *idempo.AcquireParams) { p.Aliases, p.Unique = append(slices.Clone(p.Aliases), p.Unique...), nil })
+		}},
+		{"only the first identity is occupied", "a claim occupies all its identities", func(s *saboteur, _ *Subject) {
+			s.params(func(p *idempo.AcquireParams) { p.Unique = p.Unique[:min(1, len(p.Unique))] })
+		}},
+		{"release keeps the identity", "release gives the identity back", func(s *saboteur, _ *Subject) {
+			s.release = func(ctx context.Context, p idempo.ReleaseParams) (idempo.Record, error) {
+				p.Free = nil
+				return s.Store.Release(ctx, p)
+			}
+		}},
 		{"Lookup ignores the other digests", "a claim that meets its key under another digest follows it", func(s *saboteur, _ *Subject) {
 			s.lookup = func(ctx context.Context, p idempo.LookupParams) (idempo.Record, error) {
 				p.Aliases = nil
