@@ -96,11 +96,21 @@ func (rt *route) send(ctx context.Context, w http.ResponseWriter, r *http.Reques
 		}
 		return out, nil
 	})
-	if err == nil && res.StatusCode == http.StatusSwitchingProtocols {
+	if err == nil && (res.StatusCode == http.StatusSwitchingProtocols || !validNames(res.Header)) {
 		res.Body.Close()
-		return nil, ClassUnknown, errors.New("the upstream switched protocols without being asked")
+		return nil, ClassUnknown, errors.New("the upstream's answer is not valid")
 	}
 	return res, class, err
+}
+
+// validNames refuses header names that net/http lets pass and that another reader could split: "A b".
+func validNames(h http.Header) bool {
+	for name := range h {
+		if !validName(name) {
+			return false
+		}
+	}
+	return true
 }
 
 // rewindable is the body of r where it is small, so that it can be sent to the next address; else nil, and r is as it was.
@@ -151,6 +161,7 @@ func readAnswer(body io.ReadCloser) (*answerBody, error) {
 func (rt *route) answer(w http.ResponseWriter, r *http.Request, claim *idempo.Claim, res *http.Response, body *answerBody) {
 	rt.instructions(r, claim, res, body)
 	removeHopByHop(res.Header)
+	rt.g.cors.merge(r, res.Header)
 	h := w.Header()
 	for name, values := range res.Header {
 		h[name] = values

@@ -52,7 +52,8 @@ func assemble(c Config) (*Gateway, error) {
 	c = c.withDefaults()
 	g := &Gateway{config: c, log: c.Log, names: c.headerNames(), peerLimit: c.Limits.ConnectionsPerPeer, buffers: &bufferPool{},
 		connLimits: connLimits{head: c.Limits.Head, readHeader: c.Timeouts.ReadHeader, write: c.Timeouts.Write},
-		upstreams:  map[string]*upstream{}, cors: newCORS(c.CORS.Origins)}
+		upstreams:  map[string]*upstream{}}
+	g.cors = newCORS(c.CORS.Origins, g.names)
 	if g.log == nil {
 		g.log = slog.New(slog.DiscardHandler)
 	}

@@ -32,7 +32,8 @@ func TestHostileHeads(t *testing.T) {
 				t.Errorf("%.60q: status %d, want %s", request, res.StatusCode, statuses)
 			}
 			if !c.ended() {
-				rest, _ := c.r.Peek(min(c.r.Buffered(), 200)); t.Errorf("%.160q: the connection is still open: %q", request, rest)
+				rest, _ := c.r.Peek(min(c.r.Buffered(), 200))
+				t.Errorf("%.160q: the connection is still open: %q", request, rest)
 			}
 			if n := got.count(); n != before {
 				t.Errorf("%.60q: %d requests reached the upstream", request, n-before)

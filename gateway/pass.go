@@ -36,6 +36,7 @@ func (g *Gateway) newPassage(up *upstream) *passage {
 			if b := incomingOf(res.Request.Context()); b != nil {
 				b.answered()
 			}
+			g.cors.merge(res.Request, res.Header)
 			return nil
 		},
 		BufferPool: g.buffers,
