@@ -64,8 +64,11 @@ func (e *Engine) beginInTx(ctx context.Context, c *call) (Begun, error) {
 	if c.own {
 		var leader bool
 		if f, leader = e.flights.join(c); !leader {
-			b, _, err := e.follow(ctx, c, f, time.Time{})
-			return b, err
+			b, again, err := e.follow(ctx, c, f, time.Time{})
+			if !again || err != nil {
+				return b, err
+			}
+			f = nil // the store decides
 		}
 	}
 	b, err := e.claimAtomic(ctx, c, f)

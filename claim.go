@@ -65,6 +65,7 @@ func (e *Engine) newClaim(ctx context.Context, c *call, a Acquired, f *flight) *
 	}
 	cl.ctx.parent, cl.ctx.detached, cl.ctx.deadline, cl.ctx.claim = ctx, true, cl.born.Add(c.op.MaxRun), cl
 	e.running.add(cl)
+	e.flights.run(c.leads)
 	c.observe(Event{Kind: "inflight", Count: 1})
 	if s := scopeOf(ctx); s != nil && c.own {
 		s.add(cl)

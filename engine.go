@@ -60,6 +60,7 @@ type call struct {
 	own     bool // and the engine opened it
 	counted bool // a place in the quota is held
 	sum     [digestSize]byte
+	leads   *flight     // the flight below, once it is led
 	flight  flight      // led by this call, at most once
 	first   limited     // of the first Acquire
 	tries   transaction // of an atomic Do

@@ -23,7 +23,10 @@ type flight struct {
 	detail  []byte
 	since   time.Time
 	lease   time.Duration
+	running bool          // the leader won the key; before, it only asks the store
+	known   chan struct{} // made by the first who wants to know; closed when running is set, or at the end
 	done    chan struct{}
+	over    bool
 	end     Begun
 	waiters int
 }
@@ -40,6 +43,7 @@ func (f *flights) join(c *call) (fl *flight, leader bool) {
 		return fl, false
 	}
 	fl = &c.flight
+	c.leads = fl
 	*fl = flight{digest: c.p.Key.ID, hash: c.p.Hash, recipe: c.p.Recipe, detail: c.p.Detail, since: time.Now(), lease: c.op.Lease}
 	f.byDigest[fl.digest] = fl
 	return fl, true
@@ -56,10 +60,48 @@ func (f *flights) finish(fl *flight, end Begun) {
 		return
 	}
 	delete(f.byDigest, fl.digest)
+	fl.over = true
+	if fl.done == nil && fl.known == nil {
+		return
+	}
+	fl.end = end.shared() // a copy: the leader's caller owns end
 	if fl.done != nil {
-		fl.end = end.shared() // a copy: the leader's caller owns end
 		close(fl.done)
 	}
+	fl.tell()
+}
+
+// run notes that the leader of fl has won the key and is at work.
+func (f *flights) run(fl *flight) {
+	if fl == nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	fl.running = true
+	fl.tell()
+}
+
+func (fl *flight) tell() {
+	if fl.known != nil {
+		close(fl.known)
+		fl.known = nil
+	}
+}
+
+// ask returns nil once it is known what the leader of fl does, else a channel to wait on. over: it has ended.
+func (f *flights) ask(fl *flight) (known <-chan struct{}, over bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case fl.over || f.byDigest[fl.digest] != fl: // not secret: pointers of flights
+		return nil, true
+	case fl.running:
+		return nil, false
+	case fl.known == nil:
+		fl.known = make(chan struct{})
+	}
+	return fl.known, false
 }
 
 // wait counts a waiter in, if there is room. over: fl has ended in between.
@@ -67,7 +109,7 @@ func (f *flights) wait(fl *flight) (room, over bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
-	case f.byDigest[fl.digest] != fl: // not secret: pointers of flights
+	case fl.over:
 		return false, true
 	case fl.waiters >= f.perKey || f.waiting >= f.total:
 		return false, false

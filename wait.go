@@ -56,6 +56,7 @@ func (e *Engine) leadOne(ctx context.Context, c *call, f *flight, deadline time.
 		}
 		if !waiting {
 			waiting = true
+			e.flights.run(f) // in another process
 			c.observe(Event{Kind: "waiting", Count: 1})
 		}
 		if !sleep(ctx, min(left, backoff.Around(pause, 0.2))) {
@@ -81,6 +82,23 @@ func (e *Engine) follow(ctx context.Context, c *call, f *flight, deadline time.T
 	if !same {
 		rec.Hash, rec.Recipe, rec.Detail = f.hash, f.recipe, f.detail
 		return Begun{Verdict: VerdictMismatch, Record: rec.Clone()}, false, nil
+	}
+	for { // the leader may only be asking the store: then its answer is everybody's
+		known, over := e.flights.ask(f)
+		if over {
+			return f.end.shared(), f.end.Verdict == "", nil
+		}
+		if known == nil {
+			break
+		}
+		if deadline.IsZero() { // inside a transaction, which the leader may be waiting for
+			return Begun{}, true, nil
+		}
+		select {
+		case <-known:
+		case <-ctx.Done():
+			return Begun{}, false, context.Cause(ctx)
+		}
 	}
 	busy := Begun{Verdict: VerdictInProgress, Record: rec, RetryAfter: f.retryAfter()}
 	left := time.Until(deadline)

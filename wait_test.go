@@ -139,6 +139,63 @@ func TestDuplicatesInOneProcess(t *testing.T) {
 	})
 }
 
+func TestDuplicatesOfAnAnswer(t *testing.T) {
+	t.Parallel()
+	t.Run("[stores/L7] while the leader only reads, its answer is everybody's, without a wait", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := newFaulty()
+			e := engineOn(t, s, idempo.Config{}, atomicOp, leasedOp)
+			for _, op := range []string{"pay", "send"} {
+				if _, err := e.Do(t.Context(), request(op, "k", "1"), func(context.Context, *idempo.Claim) (idempo.Result, error) { return okResult, nil }); err != nil {
+					t.Fatal(err)
+				}
+				s.mu.Lock()
+				s.before = func(string, int) error {
+					time.Sleep(100 * time.Millisecond)
+					return nil
+				}
+				s.mu.Unlock()
+				before := s.total()
+				var wg sync.WaitGroup
+				for range 30 {
+					wg.Go(func() {
+						b, err := e.Do(t.Context(), request(op, "k", "1"), nil)
+						if err != nil || b.Verdict != idempo.VerdictReplay || !b.Record.Result.Equal(okResult) {
+							t.Error(b.Verdict, err)
+						}
+					})
+				}
+				wg.Wait()
+				if n := s.total() - before; n != 1 {
+					t.Errorf("%d store calls", n)
+				}
+			}
+		})
+	})
+	t.Run("[stores/L8] while the leader waits for another process, who does not wait is told at once", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := newFaulty()
+			owner, other := engineOn(t, s, idempo.Config{}, leasedOp), engineOn(t, s, idempo.Config{}, leasedOp)
+			_, _ = owner.Begin(t.Context(), request("send", "k", "1"))
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				req := request("send", "k", "1")
+				req.Wait = 20 * time.Second
+				_, _ = other.Begin(t.Context(), req)
+			})
+			time.Sleep(time.Second)
+			start := time.Now()
+			b, err := other.Begin(t.Context(), request("send", "k", "1"))
+			wantVerdict(t, b, err, idempo.VerdictInProgress)
+			if d := time.Since(start); d != 0 {
+				t.Errorf("told after %v", d)
+			}
+			wg.Wait()
+			owner.Drain(contextOver(t))
+		})
+	})
+}
+
 func TestWaitForAnotherProcess(t *testing.T) {
 	t.Parallel()
 	t.Run("[stores/L8] one poller per key, 25 ms growing to 250 ms, then the result", func(t *testing.T) {
