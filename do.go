@@ -100,6 +100,9 @@ func (e *Engine) doAtomic(ctx context.Context, c *call, fn func(context.Context,
 		case committed: // by an earlier try, found out now
 			t.begun.Verdict = VerdictRun
 		}
+		if err == nil {
+			e.recent.add(c.p.Key.ID)
+		}
 		return t.begun, t.err(err)
 	}
 }
