@@ -20,6 +20,7 @@ type call struct {
 	result    ResultMode
 	resource  idempo.Resource
 	retention time.Duration
+	err       error
 }
 
 type callKey struct{}
@@ -33,7 +34,7 @@ func callOf(ctx context.Context) *call {
 func (c *call) reset() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.outcome, c.result, c.resource, c.retention = "", "", idempo.Resource{}, 0
+	c.outcome, c.result, c.resource, c.retention, c.err = "", "", idempo.Resource{}, 0, nil
 }
 
 func (c *call) said() (Outcome, ResultMode, idempo.Resource, time.Duration) {
@@ -60,6 +61,28 @@ func SetOutcome(ctx context.Context, o Outcome) error {
 	defer c.mu.Unlock()
 	c.outcome = o
 	return nil
+}
+
+// SetError gives the error behind an answer that is not kept. In an atomic operation it matters: where it is a serialization
+// failure, a deadlock or a lock time-out of the database, the whole handler runs again instead of failing. A store that sees
+// the statements of its transactions (idempgx) needs no such hint; over database/sql nobody else sees the error.
+// It is neither kept nor logged. The last call counts. Outside a guarded handler it does nothing. Safe for concurrent use.
+func SetError(ctx context.Context, err error) {
+	if c := callOf(ctx); c != nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.err = err
+	}
+}
+
+// failure is what SetError said, for a transaction that is to be rolled back.
+func (c *call) failure() error {
+	if c.guard != idempo.GuardAtomic {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
 }
 
 // SetResource names what this request made. The pointer is kept with the answer and outlives it. Without it the Location of

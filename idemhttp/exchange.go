@@ -335,6 +335,9 @@ func (x *exchange) settle(claim *idempo.Claim) (idempo.Result, error) {
 	}
 	switch outcome {
 	case OutcomeRelease:
+		if err := x.call.failure(); err != nil {
+			return idempo.Result{}, errors.Join(errReleased, err)
+		}
 		return idempo.Result{}, idempo.NothingHappened(errReleased)
 	case OutcomeInDoubt:
 		return idempo.Result{}, errUndone

@@ -379,6 +379,28 @@ func TestTransactions(t *testing.T) {
 		conflicts = 0
 		s.do(post("k2", "{}")).is(201, "executed")
 	})
+	t.Run("[http/H13] a conflict that only the handler saw runs it again where it says so", func(t *testing.T) {
+		conflict := &idempo.Error{Op: "insert", Code: "tx_conflict"}
+		s := build(t, func(s *site, w http.ResponseWriter, r *http.Request) {
+			if s.runs.Load() < 3 {
+				idemhttp.SetError(r.Context(), conflict)
+				http.Error(w, "the database said no", 500)
+				return
+			}
+			created(s, w, r)
+		}, nil)
+		s.do(post("k", "{}")).is(201, "executed")
+		s.counted(3, 1)
+		other := build(t, func(s *site, w http.ResponseWriter, r *http.Request) {
+			idemhttp.SetError(r.Context(), errors.New("a bug"))
+			http.Error(w, "own words", 500)
+		}, nil)
+		if a := other.do(post("k", "{}")); a.status != 500 || a.said() != "released" || a.body != "own words\n" {
+			t.Errorf("%d %q %q", a.status, a.said(), a.body)
+		}
+		other.counted(1, 0)
+		idemhttp.SetError(context.Background(), conflict)
+	})
 	t.Run("[http/H14] COMMIT done, reply lost: the original answer, one run; not settled: 503 outcome_unknown", func(t *testing.T) {
 		s := build(t, created, func(u *tune) { u.engine.CompleteBudget = 50 * time.Millisecond })
 		lost := 1
