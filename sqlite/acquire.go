@@ -185,7 +185,7 @@ func (c *claim) inside(ctx context.Context) (idempo.Acquired, error) {
 	ch := &change{names: c.names, key: c.p.Key, base: base, next: a.Record.Clone(), claim: !atOnce(c.p), keep: atOnce(c.p)}
 	ch.from, ch.found = first(base)
 	t.changes = append(t.changes, ch)
-	if ch.claim && t.own {
+	if ch.claim {
 		c.s.hold(t, keysOf(c.p.Key, c.names))
 	}
 	return a, t.written(ch)
@@ -202,11 +202,22 @@ func (t *txn) written(ch *change) error {
 // hold notes that t has won keys, and answers everybody who waits in line for one of them.
 func (s *Store) hold(t *txn, keys []idempo.Key) {
 	s.mu.Lock()
+	for k, other := range s.held {
+		if other.gone() {
+			delete(s.held, k)
+		}
+	}
 	for _, k := range keys {
 		s.held[k] = t
 	}
 	s.mu.Unlock()
 	s.line.sendAway(keys)
+}
+
+// gone reports whether the caller's own transaction has ended; of the store's own the end is known. database/sql tells
+// without a word to the database: a statement of no handle gets ErrTxDone from one that is over, another error else.
+func (t *txn) gone() bool {
+	return !t.own && errors.Is(t.x.tx.StmtContext(background{}, &sql.Stmt{}).Close(), sql.ErrTxDone)
 }
 
 // inProgress answers for a key that an open transaction of this process has won: nothing of it is known yet.
@@ -215,15 +226,20 @@ func (s *Store) inProgress(k idempo.Key, names []string, wait bool) (a idempo.Ac
 	defer s.mu.Unlock()
 	for _, key := range keysOf(k, names) {
 		t := s.held[key]
-		if t == nil {
+		if t == nil || t.gone() {
+			delete(s.held, key)
 			continue
 		}
 		a = idempo.Acquired{Verdict: idempo.VerdictInProgress, RetryAfter: time.Second}
 		a.Record = idempo.Record{Key: k, State: idempo.StatePending, Now: s.now(time.Time{})}
-		if !wait {
+		switch {
+		case !wait:
 			return a, nil, true
-		}
-		if t.done == nil {
+		case !t.own: // its end cannot be heard: look again
+			soon := make(chan struct{})
+			time.AfterFunc(25*time.Millisecond, func() { close(soon) })
+			return a, soon, true
+		case t.done == nil:
 			t.done = make(chan struct{})
 		}
 		return a, t.done, true

@@ -72,18 +72,21 @@ func checkConnection(ctx context.Context, conn *sql.Conn) (file string, err erro
 	return file, writableConn(ctx, conn)
 }
 
-// writableConn refuses a file or handle that is read-only.
+// writableConn refuses a file or handle that is read-only. Only a statement that would change something tells: there,
+// BEGIN IMMEDIATE is no more than BEGIN.
 func writableConn(ctx context.Context, conn *sql.Conn) error {
-	if _, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
-		if primary(resultCode(err)) == codeReadOnly {
-			return errors.New("sqlite: new: the database is read-only: the store has to write")
-		}
-		if busy(err) {
-			return nil // somebody writes: so it can be written
-		}
-		return err
+	_, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE")
+	if err == nil {
+		_, err = conn.ExecContext(ctx, "CREATE TABLE idempo_probe (n)")
+		_, rerr := conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
+		err = errors.Join(err, rerr)
 	}
-	_, err := conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
+	switch {
+	case busy(err): // somebody writes: so it can be written
+		return nil
+	case primary(resultCode(err)) == codeReadOnly:
+		return errors.New("sqlite: new: the database is read-only: the store has to write")
+	}
 	return err
 }
 

@@ -10,7 +10,7 @@ import (
 // could begin gets an error and not a nil pointer. t is locked.
 func (t *txn) refusing(err error) *sql.Tx {
 	db := sql.OpenDB(refusal{err})
-	tx, berr := db.BeginTx(background, nil)
+	tx, berr := db.BeginTx(background{}, nil)
 	if berr != nil {
 		panic("sqlite: " + berr.Error()) // refusal.BeginTx cannot fail
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,9 +28,9 @@ func (x *session) exec(name string, args ...any) (int64, error) {
 	var res sql.Result
 	var err error
 	if x.foreign {
-		res, err = x.tx.ExecContext(background, q.text, args...)
+		res, err = x.tx.ExecContext(background{}, q.text, args...)
 	} else {
-		res, err = x.tx.StmtContext(background, q.write).ExecContext(background, args...)
+		res, err = x.tx.StmtContext(background{}, q.write).ExecContext(background{}, args...)
 	}
 	if err != nil {
 		return 0, err
@@ -40,9 +41,9 @@ func (x *session) exec(name string, args ...any) (int64, error) {
 func (x *session) query(name string, args ...any) (*sql.Rows, error) {
 	q := x.s.queries[name]
 	if x.foreign {
-		return x.tx.QueryContext(background, q.text, args...)
+		return x.tx.QueryContext(background{}, q.text, args...)
 	}
-	return x.tx.StmtContext(background, q.write).QueryContext(background, args...)
+	return x.tx.StmtContext(background{}, q.write).QueryContext(background{}, args...)
 }
 
 // find returns the records under names, each once, in their order. More than one is met where several digests of one
@@ -76,20 +77,40 @@ func scan(rows *sql.Rows) (out []idempo.Record, err error) {
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {
 		row := sqlkit.Row{Micros: true}
-		var body bool
-		if err := rows.Scan(append(row.Dest(), &body)...); err != nil {
+		dest := row.Dest()
+		for i, d := range dest {
+			if p, ok := d.(*[]byte); ok {
+				dest[i] = blob{p}
+			}
+		}
+		if err := rows.Scan(dest...); err != nil {
 			return nil, err
 		}
 		r, err := row.Record()
 		if err != nil {
 			return nil, err
 		}
-		if body && r.Result.Body == nil {
-			r.Result.Body = []byte{}
-		}
 		out = append(out, r)
 	}
 	return out, rows.Err()
+}
+
+// blob scans a BLOB and tells an empty one from none: modernc hands out a nil slice for both.
+type blob struct{ p *[]byte }
+
+// Scan implements sql.Scanner.
+func (b blob) Scan(v any) error {
+	switch v := v.(type) {
+	case nil:
+		*b.p = nil
+	case []byte:
+		*b.p = append([]byte{}, v...)
+	case string:
+		*b.p = []byte(v)
+	default:
+		return fmt.Errorf("a %T where bytes belong", v)
+	}
+	return nil
 }
 
 // put makes rec the record under names in the place of base, the records found there. rec's own row is updated. Another
@@ -196,7 +217,7 @@ func (x *session) syncClock() error {
 		return nil
 	}
 	q := x.s.queries["meta"].write
-	a, err := readAnchor(background, x.tx.StmtContext(background, q))
+	a, err := readAnchor(background{}, x.tx.StmtContext(background{}, q))
 	if err != nil {
 		return err
 	}

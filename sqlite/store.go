@@ -67,9 +67,9 @@ func open(ctx context.Context, driver, path string, o Options) (*Store, error) {
 		if err != nil {
 			return nil, err
 		}
-		db, err := sql.Open(driver, name)
+		db, err := guardedDB(driver, name)
 		if err != nil {
-			return nil, fmt.Errorf("sqlite: open: the program links no driver %q", driver)
+			return nil, err
 		}
 		db.SetMaxOpenConns(conns)
 		db.SetMaxIdleConns(conns)

@@ -16,6 +16,7 @@ import (
 const (
 	sweepFor   = 10 * time.Millisecond // one transaction of a sweep holds the write lock at most about so long
 	sweepChunk = 50                    // rows between two looks at the time
+	sweepWait  = time.Second           // a sweep waits so long for its turn, then it is another time
 	sweepLease = 30 * time.Second      // a sweeper that was killed keeps others waiting so long
 	rowFormat  = 1                     // rows of a newer format are not swept
 )
@@ -40,7 +41,12 @@ func (s *Store) Sweep(ctx context.Context, batch int) (done int, err error) {
 
 // sweepOnce is one short transaction. more says that there may be more to do.
 func (s *Store) sweepOnce(ctx context.Context, limit int) (done int, more bool, err error) {
-	if err := s.line.enter(ctx, nil); err != nil {
+	soon, cancel := context.WithTimeout(ctx, sweepWait)
+	defer cancel()
+	if err := s.line.enter(soon, nil); err != nil {
+		if ctx.Err() == nil && soon.Err() != nil {
+			err = nil // a long transaction: nothing for now
+		}
 		return 0, false, err
 	}
 	defer s.leave()

@@ -205,13 +205,16 @@ func committed(err error) error {
 	return err
 }
 
-// alive reports that the work, or SQLite, ended the transaction under the store. Asking is one statement that must
-// fail: inside a transaction there is no second BEGIN.
+// alive returns an error if the work, or SQLite, ended the transaction under the store. Asking is one statement that
+// must fail: inside a transaction there is no second BEGIN. On a handle that Open made the guard knows more.
 func (t *txn) alive() error {
-	_, err := t.x.tx.ExecContext(background, "BEGIN")
+	_, err := t.x.tx.ExecContext(background{}, "BEGIN")
+	if e, ok := errors.AsType[*idempo.Error](err); ok {
+		return e
+	}
 	switch {
 	case errors.Is(err, sql.ErrTxDone):
-		return &idempo.Error{Op: "commit", Code: "tx_ended", Err: err, Hint: "the work committed or rolled back the transaction of the store"}
+		return &idempo.Error{Op: "commit", Code: "tx_ended", Err: err, Hint: "the work ended the transaction of the store"}
 	case err == nil:
 		return &idempo.Error{Op: "commit", Code: "tx_ended", Hint: "a statement of the work ended the transaction, or SQLite rolled it back after an error that the work ignored"}
 	}
@@ -222,7 +225,7 @@ func (t *txn) alive() error {
 func (t *txn) keepAlone() error {
 	t.x.rollback()
 	s := t.store
-	x, err := s.begin(background)
+	x, err := s.begin(background{})
 	if err != nil {
 		return failure("commit", idempo.Key{}, err, false)
 	}
@@ -309,7 +312,7 @@ func (t *txn) enter(s *Store, op string, k idempo.Key) error {
 	_, err := t.x.exec("touch") // first: a transaction that reads before it writes can be overtaken
 	var id string
 	if err == nil {
-		err = t.x.tx.QueryRowContext(background, s.queries["meta"].text, "store_id").Scan(&id)
+		err = t.x.tx.QueryRowContext(background{}, s.queries["meta"].text, "store_id").Scan(&id)
 	}
 	if err == nil && id != s.id || resultCode(err) == codeError || errors.Is(err, sql.ErrNoRows) {
 		return misuse(op, k, "the transaction in this context is not one of this store's file")

@@ -8,9 +8,6 @@ import (
 	"github.com/idempo/idempo"
 )
 
-// background is the context of statements that no caller may interrupt.
-var background = context.Background()
-
 // maxShared is how many works share one commit at most.
 const maxShared = 256
 
@@ -61,7 +58,7 @@ func (s *Store) leave() {
 
 // commit runs all works that wait in one transaction, each in a savepoint, and answers them after the commit.
 func (s *Store) commit() {
-	x, err := s.begin(background)
+	x, err := s.begin(background{})
 	batch := s.line.take(maxShared)
 	if err != nil || len(batch) == 0 {
 		if x != nil {
@@ -108,16 +105,16 @@ func finish(ws []*work, err error) {
 
 // savepoint runs one work so that its failure undoes nothing but itself. An error says that the transaction is gone.
 func (x *session) savepoint(w *work) error {
-	if _, err := x.tx.ExecContext(background, "SAVEPOINT work"); err != nil {
+	if _, err := x.tx.ExecContext(background{}, "SAVEPOINT work"); err != nil {
 		return err
 	}
 	w.err = w.do(x)
 	if w.err != nil {
-		if _, err := x.tx.ExecContext(background, "ROLLBACK TO work"); err != nil {
-			return fmt.Errorf("SQLite rolled the transaction back: %w", shown(err))
+		if _, err := x.tx.ExecContext(background{}, "ROLLBACK TO work"); err != nil {
+			return fmt.Errorf("SQLite rolled the transaction back: %v", shown(w.err))
 		}
 	}
-	_, err := x.tx.ExecContext(background, "RELEASE work")
+	_, err := x.tx.ExecContext(background{}, "RELEASE work")
 	return err
 }
 
@@ -125,10 +122,10 @@ func (x *session) savepoint(w *work) error {
 // bounds the wait for the lock, not the transaction.
 func (s *Store) begin(ctx context.Context) (*session, error) {
 	x := &session{s: s}
-	own := background
+	var own context.Context = background{}
 	stop := func() bool { return true }
 	if ctx.Done() != nil {
-		own, x.cancel = context.WithCancel(background)
+		own, x.cancel = context.WithCancel(background{})
 		stop = context.AfterFunc(ctx, x.cancel)
 	}
 	var err error
@@ -160,11 +157,11 @@ func (s *Store) begin(ctx context.Context) (*session, error) {
 func (x *session) end() (unknown bool, err error) {
 	until := time.Now().Add(x.s.opts.BusyTimeout)
 	for {
-		_, err = x.tx.ExecContext(background, "COMMIT; BEGIN")
+		_, err = x.tx.ExecContext(background{}, "COMMIT; BEGIN")
 		if !busy(err) || time.Now().After(until) {
 			break
 		}
-		pause(background, 5*time.Millisecond) // the driver has waited already where it could
+		pause(background{}, 5*time.Millisecond) // the driver has waited already where it could
 	}
 	x.rollback()
 	switch primary(resultCode(err)) {

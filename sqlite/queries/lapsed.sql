@@ -1,5 +1,5 @@
 -- Records of one operation that must be probed: started owners that vanished, and doubts that no probe has a date for.
-SELECT {columns}, response_body IS NOT NULL
+SELECT {columns}
 FROM {table records}
 WHERE rowid IN (
   SELECT rowid FROM {table records} INDEXED BY {name records_lease}
