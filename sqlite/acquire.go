@@ -89,7 +89,7 @@ func (c *claim) try(ctx context.Context, wait bool) (a idempo.Acquired, busy <-c
 	if err != nil {
 		return a, nil, err
 	}
-	a, write, err := c.judge(base, c.s.now(c.p.Now))
+	a, _, write, err := c.judge(base, c.s.now(c.p.Now))
 	if err != nil || !write {
 		return a, nil, err // a final verdict: nothing was locked
 	}
@@ -124,21 +124,26 @@ func (c *claim) again(wait bool) (idempo.Acquired, <-chan struct{}, error) {
 	return a, busy, nil
 }
 
-// judge decides on the records found. Of several, whichever refuses decides.
-func (c *claim) judge(base []idempo.Record, now time.Time) (a idempo.Acquired, write bool, err error) {
-	if len(base) == 0 {
-		return c.p.Judge(idempo.Record{}, false, now)
-	}
+// judge decides on the records found. Of several, whichever refuses decides; one of another key that held an identity
+// and is over does not count. from is what the claim is won from.
+func (c *claim) judge(base []idempo.Record, now time.Time) (a idempo.Acquired, from *idempo.Record, write bool, err error) {
 	for i, r := range base {
+		if _, live := r.Effective(now); !live && c.p.Foreign(r) {
+			continue
+		}
 		one, write, err := c.p.Judge(r, true, now)
 		if err != nil || !write {
-			return one, false, err
+			return one, nil, false, err
 		}
-		if i == 0 {
-			a = one
+		if from == nil {
+			a, from = one, &base[i]
 		}
 	}
-	return a, true, nil
+	if from == nil {
+		a, write, err = c.p.Judge(idempo.Record{}, false, now)
+		return a, nil, write, err
+	}
+	return a, from, true, nil
 }
 
 // atOnce decides under the write lock and writes.
@@ -147,7 +152,7 @@ func (c *claim) atOnce(x *session) (idempo.Acquired, error) {
 	if err != nil {
 		return idempo.Acquired{}, err
 	}
-	a, write, err := c.judge(base, c.s.now(c.p.Now))
+	a, _, write, err := c.judge(base, c.s.now(c.p.Now))
 	if err != nil || !write {
 		return a, err
 	}
@@ -177,13 +182,15 @@ func (c *claim) inside(ctx context.Context) (idempo.Acquired, error) {
 	if err != nil {
 		return idempo.Acquired{}, err
 	}
-	a, write, err := c.judge(base, c.s.now(c.p.Now))
+	a, from, write, err := c.judge(base, c.s.now(c.p.Now))
 	if err != nil || !write {
 		return a, err
 	}
 	round(&a.Record)
 	ch := &change{names: c.names, key: c.p.Key, base: base, next: a.Record.Clone(), claim: !atOnce(c.p), keep: atOnce(c.p)}
-	ch.from, ch.found = first(base)
+	if from != nil {
+		ch.from, ch.found = from.Clone(), true
+	}
 	t.changes = append(t.changes, ch)
 	if ch.claim {
 		c.s.hold(t, keysOf(c.p.Key, c.names))

@@ -250,7 +250,7 @@ func (s *Store) completeAlone(x *session, c *change) error {
 		return err
 	}
 	now := s.now(p.Now)
-	r, found := first(base)
+	r, found := pick(base, p.Won, now)
 	rec, write, err := p.Judge(r, found, now)
 	if err != nil {
 		return err
@@ -329,4 +329,14 @@ func first(base []idempo.Record) (idempo.Record, bool) {
 		return idempo.Record{}, false
 	}
 	return base[0], true
+}
+
+// pick returns the record that p is judged on: of another key that held an identity and is over, nothing counts.
+func pick(base []idempo.Record, p idempo.AcquireParams, now time.Time) (idempo.Record, bool) {
+	for _, r := range base {
+		if _, live := r.Effective(now); live || !p.Foreign(r) {
+			return r, true
+		}
+	}
+	return idempo.Record{}, false
 }

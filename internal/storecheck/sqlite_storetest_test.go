@@ -1,0 +1,46 @@
+package storecheck
+
+import (
+	"context"
+	"testing"
+
+	"github.com/idempo/idempo/sqlite"
+	"github.com/idempo/idempo/storetest"
+)
+
+// sqliteSubject is a store and a second one on the same file, as another process would have it.
+func sqliteSubject(t testing.TB) storetest.Subject {
+	s, file := sqliteStore(t, sqlite.Options{})
+	raw := sqliteRaw(t, file)
+	if _, err := raw.ExecContext(t.Context(), "CREATE TABLE effects (name TEXT NOT NULL) STRICT; "+
+		"CREATE TABLE poison (n INTEGER) STRICT; "+
+		"CREATE TRIGGER poisoned BEFORE INSERT ON poison BEGIN SELECT RAISE(ROLLBACK, 'poison'); END"); err != nil {
+		t.Fatal(err)
+	}
+	own := sqliteHandle(t, file, goodDSN)
+	return storetest.Subject{
+		Store: s,
+		Effect: func(ctx context.Context, name string) error {
+			_, err := sqlite.Tx(ctx).ExecContext(ctx, "INSERT INTO effects VALUES (?)", name)
+			return err
+		},
+		Count: func(ctx context.Context, name string) (n int, err error) {
+			err = raw.QueryRowContext(ctx, "SELECT count(*) FROM effects WHERE name = ?", name).Scan(&n)
+			return n, err
+		},
+		End:    func(ctx context.Context) error { return sqlite.Tx(ctx).Rollback() },
+		Poison: func(ctx context.Context) { _, _ = sqlite.Tx(ctx).ExecContext(ctx, "INSERT INTO poison VALUES (1)") },
+		Own: func(ctx context.Context) (context.Context, func() error, func() error, error) {
+			tx, err := own.BeginTx(context.WithoutCancel(ctx), nil)
+			if err != nil {
+				return nil, nil, nil, err
+			}
+			return sqlite.WithTx(ctx, tx), tx.Commit, tx.Rollback, nil
+		},
+	}
+}
+
+func TestSQLiteKit(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, sqliteSubject, storetest.Caps{Tx: true, Sweep: true, Take: true})
+}
