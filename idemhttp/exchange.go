@@ -42,13 +42,14 @@ type exchange struct {
 	release   func() // of the tenant's place
 
 	call call
-	rec  recorder
+	rec  *recorder // of the present attempt
 	own  marks
 	stop func() bool // ends the tie to the client's connection
 	ran  bool        // the handler was called
 	hr   *http.Request
 	url  url.URL     // of hr
 	sent requestBody // of the first attempt
+	kept recorder    // of the first attempt
 
 	outer detached    // the context of the request without its end
 	inner callContext // of the first attempt
@@ -59,7 +60,9 @@ func (x *exchange) close() {
 	if x.stop != nil {
 		x.stop()
 	}
-	x.rec.free()
+	if x.rec != nil {
+		x.rec.free()
+	}
 	_ = x.sent.Close()
 	x.body.close()
 	if x.release != nil {
@@ -249,6 +252,7 @@ func (x *exchange) fingerprint() bool {
 func (x *exchange) claim() {
 	g := x.g
 	x.call.key, x.call.guard = x.key, g.op.Guard
+	x.rec = &x.kept
 	x.rec.outer, x.rec.spools, x.rec.limit = x.w, g.m.spools, g.rules.maxSpool()
 	x.rec.leased, x.rec.stream = g.op.Guard == idempo.GuardLeased, g.rules.Stream
 	x.outer = detached{values: x.r.Context(), cancelKey: g.m.cancelKey}
@@ -278,7 +282,7 @@ func (x *exchange) digest(recipe string) ([]byte, error) {
 func (x *exchange) attempt(ctx context.Context, claim *idempo.Claim) (idempo.Result, error) {
 	body, u, inner := &x.sent, &x.url, &x.inner
 	if x.ran { // whoever still has those of the attempt before shares nothing with this one
-		body, u, inner = new(requestBody), new(url.URL), new(callContext)
+		body, u, inner, x.rec = new(requestBody), new(url.URL), new(callContext), x.rec.next()
 	} else {
 		// From here on the work belongs to the key and not to the connection. A client that left before is not served.
 		if x.stop != nil && x.g.rules.OnDisconnect != DisconnectCancel {
@@ -296,7 +300,7 @@ func (x *exchange) attempt(ctx context.Context, claim *idempo.Claim) (idempo.Res
 	*inner = callContext{ctx, &x.call}
 	x.hr = x.request(inner, u, body)
 	defer x.endAttempt(body)
-	x.g.next.ServeHTTP(&x.rec, x.hr)
+	x.g.next.ServeHTTP(x.rec, x.hr)
 	whole := x.rec.end()
 	if ctx.Err() != nil {
 		switch err := context.Cause(ctx); {

@@ -22,10 +22,9 @@ func (x *exchange) keep(claim *idempo.Claim, how keeping) (idempo.Result, error)
 			return idempo.Result{}, err
 		}
 	}
-	rec := &x.rec
+	rec := x.rec
 	rec.sniff()
-	trailer, _ := rec.trailers()
-	pairs, size, refused := x.g.headers.kept(rec.header, rec.before(), trailer)
+	pairs, size, refused := x.g.headers.kept(rec.header, rec.before(), rec.trailers())
 	if refused > 0 {
 		x.g.m.warn("header lines that could split an answer are not kept", "operation", x.g.op.Name, "count", refused)
 	}

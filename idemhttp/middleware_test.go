@@ -345,7 +345,15 @@ func TestTransactions(t *testing.T) {
 	t.Run("[http/H13] a serialization failure runs the whole handler again on the buffered request, then gives up with 503", func(t *testing.T) {
 		var bodies []string
 		conflicts := 2
+		var earlier http.ResponseWriter
 		s := build(t, func(s *site, w http.ResponseWriter, r *http.Request) {
+			if earlier != nil {
+				earlier.WriteHeader(418)
+				if _, err := earlier.Write([]byte("stray")); err == nil {
+					t.Error("the writer of a lost attempt still writes")
+				}
+			}
+			earlier = w
 			b := make([]byte, 64)
 			n, _ := r.Body.Read(b)
 			bodies = append(bodies, string(b[:n])+r.Header.Get("X-Mark")+r.URL.Path)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -215,79 +216,88 @@ func TestIssuedKeys(t *testing.T) {
 	})
 }
 
+// keyState is what the status endpoint answers.
+type keyState struct {
+	State          string                    `json:"state"`
+	KeyRef         string                    `json:"key_ref"`
+	Since          time.Time                 `json:"since"`
+	RetryAfter     int                       `json:"retry_after"`
+	ExpiresAt      time.Time                 `json:"expires_at"`
+	OriginalStatus int                       `json:"original_status"`
+	Resource       *idemhttp.ProblemResource `json:"resource"`
+}
+
+// statusSite has a status endpoint. Key "slow" runs until release is closed, "doubt" fails, "again" is not now.
+func statusSite(t *testing.T, release chan struct{}, allowed *bool) (*site, func(key string, headers ...string) answer) {
+	t.Helper()
+	s := build(t, func(s *site, w http.ResponseWriter, r *http.Request) {
+		switch r.Header.Get("Idempotency-Key") {
+		case "slow":
+			<-release
+		case "doubt":
+			w.WriteHeader(500)
+			return
+		case "again":
+			w.WriteHeader(429)
+			return
+		}
+		created(s, w, r)
+	}, func(u *tune) {
+		leased(u)
+		u.op.Retention = time.Hour
+		u.rules.StatusURL = "/v1/pay/status"
+		u.rules.ReplayFunc = func(*http.Request, idempo.Record) error {
+			if *allowed {
+				return nil
+			}
+			return errors.New("no")
+		}
+	})
+	h, err := s.m.Status("pay")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, func(key string, headers ...string) answer {
+		r := post(key, "", headers...)
+		r.Method = "GET"
+		return serve(t, h, r)
+	}
+}
+
+func (a answer) state() (out keyState) {
+	a.t.Helper()
+	if a.status != 200 || a.header.Get("Cache-Control") != "no-store" || strings.Contains(a.body, "run") {
+		a.t.Errorf("%d %v %s", a.status, a.header, a.body)
+	}
+	if err := json.Unmarshal([]byte(a.body), &out); err != nil {
+		a.t.Error(err)
+	}
+	return out
+}
+
 func TestStatus(t *testing.T) {
 	t.Parallel()
-	t.Run("[http/H42] what is known of a key, never the answer; unknown and foreign keys look alike", func(t *testing.T) {
+	t.Run("[http/H42] what is known of a key, never the answer, and nothing runs", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			release := make(chan struct{})
-			allowed := true
-			s := build(t, func(s *site, w http.ResponseWriter, r *http.Request) {
-				switch r.Header.Get("Idempotency-Key") {
-				case "slow":
-					<-release
-				case "doubt":
-					w.WriteHeader(500)
-					return
-				case "again":
-					w.WriteHeader(429)
-					return
-				}
-				created(s, w, r)
-			}, func(u *tune) {
-				leased(u)
-				u.op.Retention = time.Hour
-				u.rules.StatusURL = "/v1/pay/status"
-				u.rules.ReplayFunc = func(*http.Request, idempo.Record) error {
-					if allowed {
-						return nil
-					}
-					return errors.New("no")
-				}
-			})
-			h, err := s.m.Status("pay")
-			if err != nil {
-				t.Fatal(err)
-			}
-			ask := func(key string, headers ...string) answer {
-				r := post(key, "", headers...)
-				r.Method = "GET"
-				return serve(t, h, r)
-			}
-			state := func(key string) (out struct {
-				State          string                    `json:"state"`
-				KeyRef         string                    `json:"key_ref"`
-				Since          time.Time                 `json:"since"`
-				RetryAfter     int                       `json:"retry_after"`
-				ExpiresAt      time.Time                 `json:"expires_at"`
-				OriginalStatus int                       `json:"original_status"`
-				Resource       *idemhttp.ProblemResource `json:"resource"`
-			}) {
-				a := ask(key)
-				if a.status != 200 || a.header.Get("Cache-Control") != "no-store" || strings.Contains(a.body, "run") {
-					t.Errorf("%s: %d %v %s", key, a.status, a.header, a.body)
-				}
-				if err := json.Unmarshal([]byte(a.body), &out); err != nil {
-					t.Error(err)
-				}
-				return out
-			}
+			release, allowed := make(chan struct{}), true
+			s, ask := statusSite(t, release, &allowed)
 			s.do(post("k", "{}")).is(201, "executed")
 			go func() { s.do(post("slow", "{}")) }()
 			synctest.Wait()
 			s.do(post("doubt", "{}")).is(500, "in_doubt")
 			s.do(post("again", "{}")).is(429, "released")
 			time.Sleep(10 * time.Second)
-			if st := state("k"); st.State != "completed" || st.OriginalStatus != 201 || st.Resource == nil || st.Resource.ID != "/payments/1" ||
+			if st := ask("k").state(); st.State != "completed" || st.OriginalStatus != 201 || st.Resource == nil || st.Resource.ID != "/payments/1" ||
 				st.ExpiresAt.IsZero() || !strings.HasPrefix(st.KeyRef, "k_") || time.Since(st.Since) != 10*time.Second {
 				t.Errorf("completed: %+v", st)
 			}
-			if st := state("slow"); st.State != "pending" || st.RetryAfter != 5 || time.Since(st.Since) != 10*time.Second {
+			if st := ask("slow").state(); st.State != "pending" || st.RetryAfter != 5 || time.Since(st.Since) != 10*time.Second {
 				t.Errorf("pending: %+v", st)
 			}
-			if st := state("doubt"); st.State != "in_doubt" || st.RetryAfter != 0 {
+			if st := ask("doubt").state(); st.State != "in_doubt" || st.RetryAfter != 0 {
 				t.Errorf("in doubt: %+v", st)
 			}
-			if st := state("again"); st.State != "failed" {
+			if st := ask("again").state(); st.State != "failed" {
 				t.Errorf("failed: %+v", st)
 			}
 			for _, key := range []string{"slow", "doubt"} {
@@ -295,34 +305,42 @@ func TestStatus(t *testing.T) {
 					t.Errorf("%s: Link %q", key, a.header.Values("Link"))
 				}
 			}
-			unknown, foreign := ask("unknown"), ask("k", "X-Account", "acct_2")
-			unknown.is(404, "not_found")
-			if foreign.status != 404 || foreign.body != unknown.body || len(foreign.header) != len(unknown.header) {
-				t.Errorf("foreign %s, unknown %s", foreign.body, unknown.body)
-			}
-			ask("k", "X-Account", "none").is(401, "tenant_missing")
-			ask("").is(400, "key_missing")
-			ask(`"`).is(400, "key_malformed")
-			allowed = false
-			ask("k").is(403, "replay_forbidden")
-			if a := serve(t, h, post("k", "")); a.status != 405 {
-				t.Errorf("POST: %d", a.status)
-			}
 			close(release)
 			synctest.Wait()
 			runs := s.runs.Load()
-			allowed = true
 			time.Sleep(time.Hour)
-			if st := state("k"); st.State != "expired" || st.OriginalStatus != 201 {
+			if st := ask("k").state(); st.State != "expired" || st.OriginalStatus != 201 {
 				t.Errorf("expired: %+v", st)
 			}
 			if s.runs.Load() != runs {
 				t.Error("asking ran something")
 			}
-			if _, err := s.m.Status("nothing"); err == nil {
-				t.Error("an operation that is not wrapped: no error")
-			}
 		})
+	})
+	t.Run("[http/H42] unknown and foreign keys look alike; the checks of a first call apply", func(t *testing.T) {
+		allowed := true
+		s, ask := statusSite(t, nil, &allowed)
+		s.do(post("k", "{}")).is(201, "executed")
+		unknown, foreign := ask("unknown"), ask("k", "X-Account", "acct_2")
+		unknown.is(404, "not_found")
+		if foreign.status != 404 || foreign.body != unknown.body || len(foreign.header) != len(unknown.header) {
+			t.Errorf("foreign %s, unknown %s", foreign.body, unknown.body)
+		}
+		ask("k", "X-Account", "none").is(401, "tenant_missing")
+		ask("").is(400, "key_missing")
+		ask(`"`).is(400, "key_malformed")
+		allowed = false
+		ask("k").is(403, "replay_forbidden")
+		h, err := s.m.Status("pay")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a := serve(t, h, post("k", "")); a.status != 405 {
+			t.Errorf("POST: %d", a.status)
+		}
+		if _, err := s.m.Status("nothing"); err == nil {
+			t.Error("an operation that is not wrapped: no error")
+		}
 	})
 }
 
@@ -533,11 +551,13 @@ func TestWhatBrowsersAndOperatorsSee(t *testing.T) {
 		s := build(t, created, func(u *tune) {
 			u.config.ProblemFunc = func(*http.Request, idemhttp.Problem) (string, []byte) { panic("problem") }
 			u.engine.Observer = panicking{}
-			u.config.Logger = nil
+			u.config.Logger = slog.New(panicking{})
+			u.rules.Fingerprint = idemhttp.FingerprintRaw
 		})
 		s.do(post("k", "{}")).is(201, "executed")
 		s.do(post("k", "{}")).is(201, "replayed")
 		s.do(post("k", `{"x":1}`)).is(422, "mismatch")
+		s.do(post("k", "{}", "X-Account", "down")).is(503, "tenant_unavailable") // which is logged
 		s.counted(1, 1)
 	})
 	t.Run("[http/H36] the derived key is the same on every attempt and in every process", func(t *testing.T) {
@@ -589,7 +609,11 @@ func TestWhatBrowsersAndOperatorsSee(t *testing.T) {
 
 type panicking struct{}
 
-func (panicking) Observe(context.Context, idempo.Event) { panic("observer") }
+func (panicking) Observe(context.Context, idempo.Event)     { panic("observer") }
+func (panicking) Enabled(context.Context, slog.Level) bool  { return true }
+func (panicking) Handle(context.Context, slog.Record) error { panic("logger") }
+func (p panicking) WithAttrs([]slog.Attr) slog.Handler      { return p }
+func (p panicking) WithGroup(string) slog.Handler           { return p }
 
 func TestIsolation(t *testing.T) {
 	t.Parallel()

@@ -53,7 +53,13 @@ type recorder struct {
 	ended     bool
 }
 
-// begin readies the recorder for an attempt; an attempt before it has left no trace.
+// next is a recorder for another attempt. Whoever still has this one writes to nothing.
+func (r *recorder) next() *recorder {
+	r.free()
+	return &recorder{outer: r.outer, spools: r.spools, limit: r.limit, leased: r.leased, stream: r.stream}
+}
+
+// begin readies the recorder for its attempt.
 func (r *recorder) begin() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -61,14 +67,7 @@ func (r *recorder) begin() {
 	for name, values := range r.outer.Header() {
 		r.live[name] = values[:len(values):len(values)] // an append by the handler does not reach the outer header
 	}
-	if r.body == nil {
-		r.body = r.spools.ready(&r.own)
-	} else {
-		r.body.reset()
-	}
-	r.dropHeader()
-	r.status, r.declared, r.written = 0, -1, 0
-	r.tooLarge, r.broken, r.ended = false, nil, false
+	r.body, r.declared = r.spools.ready(&r.own), -1
 }
 
 // end takes the writer away from the handler: whatever it still does with it has no effect. It fixes an answer that the
@@ -323,7 +322,7 @@ func (r *recorder) headersOut() {
 }
 
 // trailers are the trailers of an ended answer: those that it declared and those with http.TrailerPrefix.
-func (r *recorder) trailers() (all http.Header, undeclared bool) {
+func (r *recorder) trailers() (all http.Header) {
 	add := func(name string, values []string) {
 		if len(values) > 0 {
 			if all == nil {
@@ -334,14 +333,13 @@ func (r *recorder) trailers() (all http.Header, undeclared bool) {
 	}
 	for name, values := range r.live {
 		if plain, ok := strings.CutPrefix(name, http.TrailerPrefix); ok {
-			undeclared = true
 			add(http.CanonicalHeaderKey(plain), values)
 		}
 	}
 	for _, name := range r.declaredTrailers() {
 		add(name, r.live[name])
 	}
-	return all, undeclared
+	return all
 }
 
 func (r *recorder) declaredTrailers() (names []string) {
@@ -358,7 +356,7 @@ func (r *recorder) declaredTrailers() (names []string) {
 func (r *recorder) deliver(own *marks) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	trailer, _ := r.trailers()
+	trailer := r.trailers()
 	if !r.streaming {
 		r.headersOut()
 		h := r.outer.Header()
