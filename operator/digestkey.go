@@ -11,7 +11,8 @@ type DigestKeeper interface {
 	//   - A remembered key that is not in p.Keys, and under which records still live, is Missing. Without records it is
 	//     forgotten.
 	//   - One with the same id and another mark is Changed.
-	//   - With p.Made, any remembered key is Foreign: another process has made the keys of this store.
+	//   - With p.Made, every remembered key that is not in p.Keys is Foreign: another process has made the key of this store,
+	//     or an operator has configured it.
 	//
 	// If there is any of these, nothing is written. Of concurrent calls with p.Made on a store that remembers nothing, one
 	// is served; the others find its key Foreign.
@@ -21,7 +22,7 @@ type DigestKeeper interface {
 // DigestKeysParams are the digest keys of a process.
 type DigestKeysParams struct {
 	Keys []DigestKey
-	Made bool // the process has just made its only key, since it found none
+	Made bool // no key is configured: the only one is a key that a process has made for itself
 }
 
 // DigestKey is a digest key as a store may see it: its id, and a mark that tells two values apart and shows neither.

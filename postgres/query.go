@@ -81,7 +81,7 @@ func kind(name string) string {
 		"expires_at", "gone_at", "watch_at":
 		return "time"
 	case "idempotency_key", "request_hash", "request_detail", "token", "response_headers", "response_body", "body_sha256",
-		"refs", "snapshot", "old_token", "old_refs":
+		"refs", "snapshot", "old_token", "old_refs", "after_key", "ref":
 		return "bytea"
 	case "failing", "body_kept", "must", "begin":
 		return "boolean"

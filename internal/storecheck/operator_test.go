@@ -12,6 +12,7 @@ import (
 
 	"github.com/idempo/idempo"
 	"github.com/idempo/idempo/operator"
+	"github.com/idempo/idempo/postgres"
 	"github.com/idempo/idempo/sqlite"
 )
 
@@ -29,6 +30,19 @@ func TestSQLiteOperator(t *testing.T) {
 		s, _ := sqliteStore(t, sqlite.Options{})
 		return s
 	})
+}
+
+func TestPostgresOperator(t *testing.T) {
+	t.Parallel()
+	dsn := postgresDSN(t)
+	for _, o := range pgOpeners() {
+		t.Run(o.name, func(t *testing.T) {
+			t.Parallel()
+			testOperator(t, func(t *testing.T) operated {
+				return o.open(t, dsn, migrated(t, dsn, postgres.Options{})).Store
+			})
+		})
+	}
 }
 
 // testOperator is the contract of package operator.

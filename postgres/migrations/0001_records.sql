@@ -114,8 +114,17 @@ create table {table meta} (
 );
 insert into {table meta} (store_id) values (gen_random_uuid()::text);
 
+-- Under which digest keys records may live, so that a process without one of them does not start. mark tells two values of one
+-- id apart and shows neither.
+create table {table digest_keys} (
+    id       text collate "C" constraint {name digest_keys_pkey} primary key,
+    mark     text not null,
+    added_at timestamptz not null default clock_timestamp()
+);
+
 -- down
 -- only while empty: records, attempts, audit
+drop table {table digest_keys};
 drop table {table records};
 drop table {table attempts};
 drop table {table audit};

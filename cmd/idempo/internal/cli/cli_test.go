@@ -18,14 +18,29 @@ var update = flag.Bool("update", false, "rewrite golden files")
 
 // buffer is a bytes.Buffer that may be read while a command writes to it.
 type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
+	mu      sync.Mutex
+	b       bytes.Buffer
+	changed chan struct{} // closed by the next write
 }
 
 func (b *buffer) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.changed != nil {
+		close(b.changed)
+		b.changed = nil
+	}
 	return b.b.Write(p)
+}
+
+// next returns what was written so far, and a channel that is closed when more comes.
+func (b *buffer) next() (string, <-chan struct{}) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.changed == nil {
+		b.changed = make(chan struct{})
+	}
+	return b.b.String(), b.changed
 }
 
 func (b *buffer) String() string {

@@ -5,6 +5,8 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/idempo/idempo/cmd/idempo/internal/database"
 )
 
 // build is what the binary knows about itself.
@@ -77,4 +79,6 @@ type schemaVersion struct {
 	version int
 }
 
-func schemaVersions() []schemaVersion { return nil }
+func schemaVersions() []schemaVersion {
+	return []schemaVersion{{"sqlite", database.SQLiteVersion()}, {"postgres", database.PostgresVersion()}}
+}

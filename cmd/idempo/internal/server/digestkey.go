@@ -98,7 +98,7 @@ func (k keyring) commit() (bool, error) {
 
 // params is what a store may see of the keys.
 func (k keyring) params() operator.DigestKeysParams {
-	p := operator.DigestKeysParams{Made: k.fresh != nil}
+	p := operator.DigestKeysParams{Made: k.file != ""}
 	for _, s := range k.secrets {
 		p.Keys = append(p.Keys, operator.DigestKey{ID: s.ID, Mark: mark(s.Value)})
 	}
@@ -147,3 +147,13 @@ type Refused struct {
 
 // Error says what does not fit.
 func (r *Refused) Error() string { return r.Text }
+
+// DigestKeys returns the digest keys of the settings: the configured ones, or the one in the data folder. Nothing is made; where
+// there is none it is an error that says so.
+func DigestKeys(c *config.Settings) ([]idempo.Secret, error) {
+	k, err := digestKeys(c)
+	if err == nil && k.fresh != nil {
+		err = fmt.Errorf("no digest key: security.digest_keys is empty, and there is no %s", k.file)
+	}
+	return k.secrets, err
+}

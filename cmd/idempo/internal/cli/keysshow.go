@@ -1,0 +1,268 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/idempo/idempo"
+	"github.com/idempo/idempo/cmd/idempo/internal/config"
+	"github.com/idempo/idempo/cmd/idempo/internal/database"
+	"github.com/idempo/idempo/cmd/idempo/internal/server"
+	"github.com/idempo/idempo/operator"
+)
+
+// showFlags name one key, by reference or by its parts.
+type showFlags struct {
+	tenant, operation, id, principal string
+	body                             bool
+}
+
+func (a *app) keysShowCommand() *cobra.Command {
+	var s showFlags
+	c := &cobra.Command{
+		Use: "show [REFERENCE]", Short: "show what became of one key: state, attempts, result, ends",
+		Long: "Show one key, by its reference as lists, logs and problems print it, or by tenant, operation and\n" +
+			"the caller's key. The stored answer is shown with --body only, byte for byte.",
+		Example:     "idempo keys show k_mfrggzdfmztwq2lknnwg23tpoa\nidempo keys show --tenant default --operation gateway.upstream --id order-81 --json",
+		Annotations: exits(exitNo, exitUnreachable, exitUnsafe, exitInterrupted),
+		Args:        cobra.MaximumNArgs(1),
+		RunE:        func(c *cobra.Command, args []string) error { return a.keysShow(c, s, args) },
+	}
+	f := c.Flags()
+	f.StringVar(&s.tenant, "tenant", "", "`tenant` of the key; the gateway's global one is default")
+	f.StringVar(&s.operation, "operation", "", "`name` of the operation; the gateway's begin with gateway.")
+	f.StringVar(&s.id, "id", "", "the `key` as the caller sent it")
+	f.StringVar(&s.principal, "principal", "", "`principal` of the key, where keys are kept apart by it")
+	f.BoolVar(&s.body, "body", false, "write the stored answer, nothing else")
+	f.Bool("json", false, "one JSON object")
+	a.storeFlags(c)
+	return c
+}
+
+// notFound is the one answer for keys that are not there and for keys that one may not see.
+func notFound() *failure {
+	return &failure{exit: exitNo, code: "not_found", message: "no such key"}
+}
+
+func (a *app) keysShow(c *cobra.Command, s showFlags, args []string) error {
+	switch byParts := s.tenant != "" || s.operation != "" || s.id != ""; {
+	case len(args) == 1 && byParts:
+		return usage("give a reference, or --tenant --operation --id, not both")
+	case len(args) == 1:
+		if _, err := operator.ParseRef(args[0]); err != nil {
+			return usage("%s is %v", quoteWord(args[0]), err)
+		}
+	case s.tenant == "" || s.operation == "" || s.id == "":
+		return usage("name the key: its reference, or --tenant, --operation and --id")
+	}
+	ctx, cancel := a.interruptible(c)
+	defer cancel()
+	settings, store, err := a.opened(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	refs := args
+	if len(args) == 0 {
+		if refs, err = references(settings, store, s); err != nil {
+			return err
+		}
+	}
+	r, err := find(ctx, store, refs)
+	if err != nil {
+		return interrupted(ctx, err)
+	}
+	if s.body {
+		return a.writeBody(ctx, store, r)
+	}
+	var earlier []idempo.Record
+	if h, ok := store.Store.(operator.Historian); ok {
+		if earlier, err = h.Attempts(ctx, r.Key); err != nil {
+			return interrupted(ctx, err)
+		}
+	}
+	if a.json {
+		return a.out.object(shownOf(r, earlier))
+	}
+	a.printRecord(r, earlier)
+	return nil
+}
+
+// references are the references that a key has under each digest key, the newest first.
+func references(c *config.Settings, store *database.Store, s showFlags) ([]string, error) {
+	secrets, err := server.DigestKeys(c)
+	if err != nil {
+		return nil, &failure{exit: exitUnsafe, code: "digest_key_missing", message: err.Error(), hint: "look the key up by its reference, or name the digest key in security.digest_keys"}
+	}
+	key := idempo.Key{Tenant: s.tenant, Operation: s.operation, ID: s.id}
+	var refs []string
+	for _, secret := range secrets {
+		e, err := idempo.New(store.Store, idempo.Config{DigestKeys: []idempo.Secret{secret},
+			Operations: []idempo.Operation{{Name: s.operation, Guard: idempo.GuardLeased}}})
+		if err != nil {
+			return nil, usage("%v", err)
+		}
+		ref := e.Ref(key, s.principal)
+		if ref == "" {
+			return nil, usage("--tenant, --operation and --id do not make a legal key")
+		}
+		refs = append(refs, ref)
+	}
+	return refs, nil
+}
+
+func find(ctx context.Context, store *database.Store, refs []string) (idempo.Record, error) {
+	l, ok := store.Store.(operator.Lister)
+	if !ok {
+		return idempo.Record{}, &failure{exit: exitUsage, code: "usage", message: "this store cannot look up a reference"}
+	}
+	for _, ref := range refs {
+		page, err := l.List(ctx, operator.FindParams{Ref: strings.ToLower(ref), Limit: 1})
+		if err != nil {
+			return idempo.Record{}, err
+		}
+		if len(page.Records) > 0 {
+			return page.Records[0], nil
+		}
+	}
+	return idempo.Record{}, notFound()
+}
+
+func (a *app) writeBody(ctx context.Context, store *database.Store, r idempo.Record) error {
+	full, err := store.Store.Lookup(ctx, idempo.LookupParams{Key: r.Key})
+	switch {
+	case err != nil:
+		return interrupted(ctx, err)
+	case full.State == "":
+		return notFound()
+	case full.Sealed != "":
+		return &failure{exit: exitUsage, code: "not_in_this_version", message: "the stored answer is encrypted, and this command has no keys for it"}
+	case full.State != idempo.StateCompleted || !full.BodyKept:
+		return &failure{exit: exitNo, code: "not_found", message: "no answer is stored for this key"}
+	}
+	_, err = a.out.Write(full.Result.Body)
+	return err
+}
+
+// printRecord writes a record for a person, in at most 80 columns where the data allows it.
+func (a *app) printRecord(r idempo.Record, earlier []idempo.Record) {
+	row := func(name, format string, args ...any) {
+		a.out.line(fmt.Sprintf("%-12s ", name) + escape(fmt.Sprintf(format, args...)))
+	}
+	row("key", "%s", r.Ref())
+	row("tenant", "%s", r.Key.Tenant)
+	row("operation", "%s", r.Key.Operation)
+	row("state", "%s", stateText(r))
+	row("guard", "%s, on_crash %s", r.Guard, r.OnCrash)
+	row("surface", "%s", orDash(r.Surface))
+	row("fingerprint", "%s", orDash(recipeText(r.Recipe)))
+	for _, e := range earlier {
+		a.printAttempt(e)
+	}
+	if r.Attempt > 0 {
+		a.printAttempt(r)
+	}
+	if r.State == idempo.StateCompleted || r.State == idempo.StateExpired {
+		row("result", "%s", resultText(r))
+	}
+	if !r.Result.Resource.IsZero() {
+		row("resource", "%s:%s", r.Result.Resource.Type, r.Result.Resource.ID)
+	}
+	for _, ref := range r.References {
+		row("reference", "%s:%s", ref.Type, ref.ID)
+	}
+	if r.Note != "" {
+		row("note", "%s", r.Note)
+	}
+	if r.State == idempo.StateCompleted {
+		row("kept until", "%s", a.moment(r.ExpiresAt))
+	}
+	if r.State == idempo.StateCompleted || r.State == idempo.StateExpired {
+		if r.GoneAt.IsZero() {
+			row("tombstone", "for ever")
+		} else {
+			row("tombstone", "until %s", a.moment(r.GoneAt))
+		}
+	}
+	if r.Trace != "" {
+		row("trace", "%s", r.Trace)
+	}
+	for _, line := range next(r) {
+		row("next", "%s", line)
+	}
+}
+
+func (a *app) printAttempt(r idempo.Record) {
+	a.out.line(escape(fmt.Sprintf("%-12s %d, generation %d: %s", "attempt", r.Attempt, r.Generation, r.State)))
+	part := func(name, text string) {
+		if text != "" && text != "–" {
+			a.out.line(escape(fmt.Sprintf("  %-10s %s", name, text)))
+		}
+	}
+	part("claimed", a.moment(r.ClaimedAt))
+	part("started", a.moment(r.StartedAt))
+	part("lease", a.moment(r.LeaseUntil))
+	part("finished", a.moment(r.CompletedAt))
+	part("owner", r.Owner)
+}
+
+func stateText(r idempo.Record) string {
+	s := string(r.State)
+	if r.Now.IsZero() {
+		return s
+	}
+	return s + ", changed " + ago(r.Now.Sub(r.ChangedAt))
+}
+
+// recipeText is a fingerprint recipe without what only machines need.
+func recipeText(recipe string) string {
+	if name, rest, ok := strings.Cut(recipe, ";k="); ok {
+		key, _, _ := strings.Cut(rest, ";")
+		return name + ", digest key " + key
+	}
+	return recipe
+}
+
+func resultText(r idempo.Record) string {
+	text := fmt.Sprintf("status %d, %d bytes", r.Result.Status, r.BodySize)
+	if r.Result.Failing {
+		text += ", failing"
+	}
+	if r.State == idempo.StateCompleted && !r.BodyKept && r.BodySize > 0 {
+		text += ", body not kept"
+	}
+	return text
+}
+
+// next says what can still become of a key.
+func next(r idempo.Record) []string {
+	switch {
+	case r.State == idempo.StatePending && r.Lapsed(r.Now) && r.StartedAt.IsZero():
+		return []string{"the next call with this key runs"}
+	case r.State == idempo.StatePending:
+		return []string{"its owner answers, or the lease ends"}
+	case r.State == idempo.StateInDoubt && r.OnCrash == idempo.OnCrashProbe:
+		return []string{"the probe settles it, or its owner's late answer"}
+	case r.State == idempo.StateInDoubt && r.OnCrash == idempo.OnCrashRerun:
+		return []string{"the next call with this key runs again, with the same derived key"}
+	case r.State == idempo.StateInDoubt:
+		return []string{"only its owner's late answer settles it: find out what happened"}
+	case r.State == idempo.StateFailed:
+		return []string{"the next call with this key and the same request runs"}
+	case r.State == idempo.StateCompleted:
+		return []string{"calls with this key get the stored answer", "idempo keys show " + r.Ref() + " --body"}
+	case r.State == idempo.StateExpired:
+		return []string{"calls with this key are told that it happened"}
+	}
+	return nil
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "–"
+	}
+	return s
+}

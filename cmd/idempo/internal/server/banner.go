@@ -1,0 +1,114 @@
+package server
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/idempo/idempo/cmd/idempo/internal/config"
+)
+
+// Banner says where the server is, what it guards and what to try next. It is for a person, on stderr, after Start.
+func (s *Server) Banner() string {
+	c := s.settings
+	var b strings.Builder
+	row := func(name, format string, args ...any) {
+		fmt.Fprintf(&b, "  %-9s %s\n", name, fmt.Sprintf(format, args...))
+	}
+	fmt.Fprintf(&b, "idempo %s\n", s.options.Version)
+	row("gateway", "%s://%s", scheme(c.Gateway.TLS.Cert != ""), s.Addr())
+	row("admin", "http://%s  (/healthz /readyz /metrics)", s.AdminAddr())
+	row("store", "%s: survives a restart", s.store.Name)
+	if c.File != "" {
+		row("config", "%s", c.File)
+	} else {
+		row("config", "none; idempo config check --example shows what can be set")
+	}
+	switch {
+	case c.Metrics.Token != "":
+		row("auth", "metrics and readiness detail need the bearer token metrics.token")
+	default:
+		row("auth", "none: the admin address is reachable from this machine only")
+	}
+	if s.keys.file != "" {
+		word := "digest key in"
+		if s.madeKey {
+			word = "digest key made:"
+		}
+		row("keys", "%s %s (keep it: every record stands under it)", word, s.keys.file)
+	}
+	s.operations(&b)
+	if c.Upstream != "" {
+		b.WriteString("\nEvery POST and PATCH with an Idempotency-Key now has one effect. Try it twice:\n")
+		fmt.Fprintf(&b, "  curl -i -H 'Idempotency-Key: try-1' -d '{\"amount\":12}' http://%s/\n", s.Addr())
+	} else {
+		b.WriteString("\nNext: idempo keys list\n")
+	}
+	return b.String()
+}
+
+func scheme(tls bool) string {
+	if tls {
+		return "https"
+	}
+	return "http"
+}
+
+// operations writes a line per guarded operation: what it is promised, in the words of the configuration.
+func (s *Server) operations(b *strings.Builder) {
+	c := s.settings.Gateway
+	source := tenantSource(s)
+	for _, op := range s.engine.Operations() {
+		name := strings.TrimPrefix(op.Name, "gateway.")
+		var matches []string
+		key, fingerprint := "Idempotency-Key", "canonical"
+		for _, r := range c.Routes {
+			if r.Operation != name {
+				continue
+			}
+			matches = append(matches, r.Match)
+			switch {
+			case len(r.Key.Headers) > 0:
+				key = strings.Join(r.Key.Headers, " or ")
+			case r.Key.Pointer != "":
+				key = "body:" + r.Key.Pointer
+			case len(r.Key.From) > 0:
+				key = strings.Join(r.Key.From, "+")
+			case r.Key.Profile != "" && r.Key.Profile != "default":
+				key = "profile " + r.Key.Profile
+			}
+			if r.Fingerprint != "" {
+				fingerprint = r.Fingerprint
+			}
+			if r.OnStoreDown == "run" {
+				fmt.Fprintf(b, "  warning   %s runs unguarded while the store is down (on_store_down: run)\n", name)
+			}
+			if fingerprint == "none" {
+				fmt.Fprintf(b, "  warning   %s compares nothing: a key answers any request (fingerprint: none)\n", name)
+			}
+		}
+		fmt.Fprintf(b, "  guarded   %s: %s\n", name, strings.Join(matches, ", "))
+		fmt.Fprintf(b, "            %s, on_crash %s, key %s, tenant %s, fingerprint %s, kept %s, tombstone %s\n",
+			op.Guard, op.OnCrash, key, source, fingerprint, span(op.Retention), span(op.Tombstone))
+	}
+	if c.Tenant.Global && s.settings.Upstream == "" {
+		b.WriteString("  warning   all callers are one tenant (gateway.tenant.global)\n")
+	}
+}
+
+func tenantSource(s *Server) string {
+	t := s.settings.Gateway.Tenant
+	switch {
+	case t.Header != "":
+		return "header " + t.Header
+	case t.JWT != nil:
+		return "jwt claim " + t.JWT.Claim
+	case t.MTLS != nil:
+		return "mtls"
+	case t.ForwardAuth != nil:
+		return "forward_auth"
+	}
+	return "global"
+}
+
+func span(d time.Duration) string { return config.FormatDuration(d) }

@@ -1,0 +1,82 @@
+package postgres
+
+import (
+	"context"
+	"slices"
+
+	"github.com/idempo/idempo"
+	"github.com/idempo/idempo/operator"
+)
+
+var _ operator.DigestKeeper = (*Store)(nil)
+
+// KeepDigestKeys implements operator.DigestKeeper. The keys stand in table digest_keys; a transaction-level advisory lock orders
+// those who start at once: each reads after it got the lock.
+func (s *Store) KeepDigestKeys(ctx context.Context, p operator.DigestKeysParams) (found operator.DigestKeys, err error) {
+	fail := func(err error) (operator.DigestKeys, error) {
+		return operator.DigestKeys{}, failed("keep digest keys", idempo.Key{}, err, false)
+	}
+	tx, err := s.port.Begin(ctx, s.q["digest_key_lock"].with(nil, "lock_name", "idempo digest keys "+s.id))
+	if err != nil {
+		return fail(err)
+	}
+	found, unused, err := s.compare(ctx, tx, p)
+	if err != nil || !found.OK() {
+		if undo := s.port.Rollback(context.WithoutCancel(ctx), tx); err == nil && undo != nil {
+			err = undo
+		}
+		if err != nil {
+			return fail(err)
+		}
+		return found, nil
+	}
+	var writes []Statement
+	for _, id := range unused {
+		writes = append(writes, s.q["digest_key_forget"].with(nil, "id", id))
+	}
+	for _, k := range p.Keys {
+		writes = append(writes, s.q["digest_key_put"].with(nil, "id", k.ID, "mark", k.Mark))
+	}
+	if err := s.port.Commit(ctx, tx, writes...); err != nil {
+		return fail(err)
+	}
+	return found, nil
+}
+
+// compare reads what is remembered, after the lock was got, and says what does not fit and what is not needed any more.
+func (s *Store) compare(ctx context.Context, tx PortTx, p operator.DigestKeysParams) (found operator.DigestKeys, unused []string, err error) {
+	var known []operator.DigestKey
+	read := s.q["digest_keys"].with(nil)
+	read.Row = func(scan func(...any) error) error {
+		var k operator.DigestKey
+		err := scan(&k.ID, &k.Mark)
+		known = append(known, k)
+		return err
+	}
+	if err := s.port.Run(ctx, tx, read); err != nil {
+		return found, nil, err
+	}
+	for _, k := range known {
+		i := slices.IndexFunc(p.Keys, func(o operator.DigestKey) bool { return o.ID == k.ID })
+		switch {
+		case i >= 0 && p.Keys[i].Mark != k.Mark:
+			found.Changed = append(found.Changed, k.ID)
+		case i >= 0:
+		case p.Made:
+			found.Foreign = append(found.Foreign, k.ID)
+		default:
+			var n int64
+			count := s.q["digest_key_use"].with(nil, "id", k.ID)
+			count.Row = func(scan func(...any) error) error { return scan(&n) }
+			if err := s.port.Run(ctx, tx, count); err != nil {
+				return found, nil, err
+			}
+			if n > 0 {
+				found.Missing = append(found.Missing, operator.MissingKey{ID: k.ID, Records: n})
+			} else {
+				unused = append(unused, k.ID)
+			}
+		}
+	}
+	return found, unused, nil
+}
