@@ -172,7 +172,7 @@ func (p RenewParams) Judge(r Record, found bool, now time.Time) (Record, error) 
 	if p.Start && c.StartedAt.IsZero() {
 		c.StartedAt = now
 	}
-	if !p.Refer.IsZero() {
+	if !p.Refer.IsZero() && !slices.Contains(c.References, p.Refer) { // the same call sent again adds nothing
 		c.References = append(c.References, p.Refer)
 	}
 	if p.DerivedKey != "" {

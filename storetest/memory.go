@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 
@@ -16,7 +17,12 @@ func Memory(t testing.TB) Subject {
 	t.Cleanup(func() { CheckInvariants(t, s) })
 	return Subject{
 		Store: s,
-		Effect: func(ctx context.Context, name string) error {
+		Effect: func(ctx context.Context, name string) (err error) {
+			defer func() { // memstore holds it for a mistake in the program
+				if v := recover(); v != nil {
+					err = fmt.Errorf("effect: %v", v)
+				}
+			}()
 			memstore.OnCommit(ctx, func() {
 				mu.Lock()
 				defer mu.Unlock()

@@ -107,7 +107,7 @@ func (c testCase) skip(caps Caps, s Subject) string {
 // cases returns all of them.
 func cases() []testCase {
 	return slices.Concat(cells(), ruleCases(), keyCases(), resultCases(), issueCases(), aliasCases(), identityCases(), leaseCases(), retentionCases(),
-		sweepCases(), takeCases(), txCases(), raceCases())
+		sweepCases(), takeCases(), txCases(), raceCases(), engineCases(), faultCases())
 }
 
 // K is one case at work: the test, the store, fresh keys, and a clock of its own.

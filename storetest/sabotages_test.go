@@ -14,7 +14,7 @@ import (
 )
 
 func sabotages() []sabotage {
-	return slices.Concat(acquireSabotages(), writeSabotages(), keySabotages(), resultSabotages(), retentionSabotages(), txSabotages(), otherSabotages(),
+	return slices.Concat(acquireSabotages(), writeSabotages(), keySabotages(), resultSabotages(), retentionSabotages(), txSabotages(), otherSabotages(), engineSabotages(),
 		takeoverSabotages(), claimSabotages(), settleSabotages(), digestSabotages(), memorySabotages(), endSabotages(), sweepSabotages(), failingSabotages(), openSabotages(), joinSabotages())
 }
 

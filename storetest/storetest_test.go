@@ -12,3 +12,15 @@ func TestMemstore(t *testing.T) {
 		storetest.Run(t, storetest.Memory, storetest.Caps{Tx: true, Sweep: true, Take: true})
 	})
 }
+
+func TestSentTwice(t *testing.T) {
+	t.Parallel()
+	t.Run("[stores/CT15, CT40] a store behind a driver that sends everything twice", func(t *testing.T) {
+		storetest.RunEngine(t, func(t testing.TB) storetest.Subject {
+			s := storetest.Memory(t)
+			s.Store = storetest.Twice(s.Store)
+			s.Again = s.Store
+			return s
+		}, storetest.Caps{Tx: true})
+	})
+}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/idempo/idempo"
+	"github.com/idempo/idempo/memstore"
 )
 
 // leasedNow is p as a claim outside of any transaction.
@@ -290,6 +291,56 @@ func otherSabotages() []sabotage {
 					return r, nil
 				}
 				return r, err
+			}
+		}},
+	}
+}
+
+func engineSabotages() []sabotage {
+	return []sabotage{
+		{"two processes do not share their records", "engine: [stores/E5, E8] atomic: committed", func(_ *saboteur, sub *Subject) {
+			sub.Again = memstore.New(memstore.Options{})
+		}},
+		{"a transaction does its work twice", "engine: [stores/E5, E8] atomic: committed", func(s *saboteur, _ *Subject) {
+			s.inTx = func(ctx context.Context, fn func(context.Context) error) error {
+				return s.Store.InTx(ctx, func(ctx context.Context) error { return errors.Join(fn(ctx), fn(ctx)) })
+			}
+		}},
+		{"a panic commits under the engine", "engine: [stores/E8, CT9] atomic: error", func(s *saboteur, _ *Subject) {
+			s.inTx = func(ctx context.Context, fn func(context.Context) error) error {
+				in, tx, err := s.Begin(ctx)
+				if err != nil {
+					return err
+				}
+				defer func() { _ = tx.Commit() }()
+				if err = fn(in); err != nil {
+					tx.Rollback()
+				}
+				return err
+			}
+			s.joined = func(ctx context.Context) (bool, bool, error) { in, _, err := s.Store.Joined(ctx); return in, in, err }
+		}},
+		{"a failing result is stored as a success", "engine: [stores/E8] atomic: a failing result", func(s *saboteur, _ *Subject) {
+			s.completes(func(p *idempo.CompleteParams) { p.Result.Failing = false })
+		}},
+		{"a record under the next digest key is another record", "engine: [stores/E23] digest keys", func(s *saboteur, _ *Subject) {
+			s.params(func(p *idempo.AcquireParams) { p.Aliases = nil })
+		}},
+		{"transactions are not seen in their context", "engine: [stores/E20] InTx: several keys", func(s *saboteur, _ *Subject) {
+			s.joined = func(context.Context) (bool, bool, error) { return false, false, nil }
+		}},
+		{"a claim sent again is another claim", "engine: [stores/CT15] every call sent twice", func(s *saboteur, sub *Subject) {
+			s.params(func(p *idempo.AcquireParams) {
+				if r := s.is(*p); r.State == idempo.StatePending && r.Token == p.Token {
+					p.Token[0] ^= 1
+				}
+			})
+			sub.Again = s
+		}},
+		{"what commits before a lost answer is taken back", "engine: [stores/CT30] leased: the Nth store call fails", func(s *saboteur, _ *Subject) {
+			s.complete = func(ctx context.Context, p idempo.CompleteParams) (idempo.Record, error) {
+				_, _ = s.Store.Release(ctx, idempo.ReleaseParams{Key: p.Key, Token: p.Token, To: idempo.StateFailed, Retention: time.Hour})
+				return s.Store.Complete(ctx, p)
 			}
 		}},
 	}
