@@ -184,7 +184,8 @@ func leasedPgx(ctx context.Context, s settings) ([]result, error) {
 	}
 	two := func(ctx context.Context, n int64) error { // two bare commits of like rows
 		key := digestOf(n)
-		if _, err := p.pool.Exec(ctx, `INSERT INTO guard (tenant, operation, key, hash, state, token) VALUES ($1, $2, $3, $4, 'pending', $5)`, "acct_7", "send-parcel", key, key, key[:16]); err != nil {
+		if _, err := p.pool.Exec(ctx, `INSERT INTO guard (tenant, operation, key, hash, recipe, state, guard, on_crash, surface, attempt, generation, token, owner, derived_key, format, claimed_at, started_at, lease_until)
+			VALUES ($1, $2, $3, $4, 'input1;k=d1', 'pending', 'leased', 'hold', 'http', 1, 1, $5, 'host/1234 version', '6be8f39f-c03c-4adc-b47a-d559a3522431', 1, clock_timestamp(), clock_timestamp(), clock_timestamp() + interval '30 s')`, "acct_7", "send-parcel", key, key, key[:16]); err != nil {
 			return err
 		}
 		_, err := p.pool.Exec(ctx, `UPDATE guard SET state = 'completed', status = 201, body = $4, expires_at = clock_timestamp() + interval '1 day' WHERE tenant = $1 AND operation = $2 AND key = $3`,

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -37,10 +38,12 @@ func openPg(ctx context.Context) (*pg, error) {
 	}
 	_, err = p.pool.Exec(ctx, `DROP SCHEMA IF EXISTS `+p.schema+` CASCADE; CREATE SCHEMA `+p.schema+`;
 		CREATE TABLE orders (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, n bigint NOT NULL, body text NOT NULL);
-		CREATE TABLE guard (tenant text COLLATE "C" NOT NULL, operation text COLLATE "C" NOT NULL, key bytea NOT NULL, hash bytea NOT NULL, state text NOT NULL,
-			token bytea NOT NULL, status int, body bytea, created_at timestamptz NOT NULL DEFAULT clock_timestamp(), expires_at timestamptz,
+		CREATE TABLE guard (tenant text COLLATE "C" NOT NULL, operation text COLLATE "C" NOT NULL, key bytea NOT NULL, hash bytea NOT NULL, recipe text NOT NULL, state text NOT NULL,
+			guard text NOT NULL, on_crash text NOT NULL, surface text, failing boolean, attempt bigint, generation int, token bytea NOT NULL, owner text, derived_key text,
+			status int, headers bytea, body bytea, body_size bigint, body_kept boolean, format smallint, claimed_at timestamptz, started_at timestamptz, lease_until timestamptz,
+			created_at timestamptz NOT NULL DEFAULT clock_timestamp(), changed_at timestamptz, completed_at timestamptz, expires_at timestamptz, gone_at timestamptz,
 			PRIMARY KEY (tenant, operation, key)) WITH (fillfactor = 85);
-		CREATE INDEX ON guard USING brin (expires_at);`)
+		CREATE INDEX ON guard USING brin (expires_at); CREATE INDEX ON guard (substr(key, 1, 16));`)
 	return p, err
 }
 
@@ -99,8 +102,12 @@ func (p *pg) threeFlights(ctx context.Context, n int64) error {
 		return err
 	}
 	b = &pgx.Batch{}
-	b.Queue(`INSERT INTO guard (tenant, operation, key, hash, state, token, status, body, expires_at) VALUES ($1, $2, $3, $4, 'completed', $5, 201, $6, clock_timestamp() + interval '1 day')`,
-		"acct_7", "create-order", key, key, key[:16], []byte(answerBody))
+	now := time.Now()
+	b.Queue(`INSERT INTO guard (tenant, operation, key, hash, recipe, state, guard, on_crash, surface, failing, attempt, generation, token, owner, derived_key, status, headers, body, body_size, body_kept,
+		format, claimed_at, started_at, lease_until, changed_at, completed_at, expires_at, gone_at)
+		VALUES ($1, $2, $3, $4, $5, 'completed', 'atomic', 'hold', 'http', false, 1, 1, $6, $7, $8, 201, $9, $10, $11, true, 1, $12, $12, $13, $12, $12, $14, $15)`,
+		"acct_7", "create-order", key, key, "input1;k=d1", key[:16], "host/1234 version", "6be8f39f-c03c-4adc-b47a-d559a3522431", []byte("[]"), []byte(answerBody), int64(len(answerBody)),
+		now, now.Add(30*time.Second), now.Add(24*time.Hour), now.Add(240*time.Hour))
 	b.Queue("COMMIT")
 	return conn.SendBatch(ctx, b).Close()
 }
@@ -108,7 +115,7 @@ func (p *pg) threeFlights(ctx context.Context, n int64) error {
 // twoCommits is what most libraries do: the key commits as pending, then the work with its result.
 func (p *pg) twoCommits(ctx context.Context, n int64) error {
 	key := digestOf(n)
-	tag, err := p.pool.Exec(ctx, `INSERT INTO guard (tenant, operation, key, hash, state, token) VALUES ($1, $2, $3, $4, 'pending', $5) ON CONFLICT (tenant, operation, key) DO NOTHING`,
+	tag, err := p.pool.Exec(ctx, `INSERT INTO guard (tenant, operation, key, hash, recipe, state, guard, on_crash, token) VALUES ($1, $2, $3, $4, 'input1;k=d1', 'pending', 'leased', 'hold', $5) ON CONFLICT (tenant, operation, key) DO NOTHING`,
 		"acct_7", "create-order", key, key, key[:16])
 	if err != nil || tag.RowsAffected() != 1 {
 		return cmp.Or(err, errLost)
