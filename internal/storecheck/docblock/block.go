@@ -24,14 +24,15 @@ type Do string
 
 // The words of the comments.
 const (
-	DoNothing Do = ""            // another language: prose
-	DoRun     Do = "run"         // a shell block, in the page's folder
-	DoRoot    Do = "run in root" // a shell block, in the folder of the repository
-	DoStart   Do = "start until" // a shell block that stays in the background once it has printed Arg
-	DoShow    Do = "shown only"  // a block that a test cannot run, for the reason in Arg
-	DoCopy    Do = "same as"     // a block that repeats a region of a file: path#region
-	DoFile    Do = "file"        // a block that is written to the page's folder under the name Arg
-	DoOutput  Do = "output"      // what the shell block before it prints
+	DoNothing Do = ""                    // another language: prose
+	DoRun     Do = "run"                 // a shell block, in the page's folder
+	DoRoot    Do = "run in root"         // a shell block, in the folder of the repository
+	DoStart   Do = "start until"         // a shell block that stays in the background once it has printed Arg
+	DoStay    Do = "start in root until" // the same, in the folder of the repository
+	DoShow    Do = "shown only"          // a block that a test cannot run, for the reason in Arg
+	DoCopy    Do = "same as"             // a block that repeats a region of a file: path#region
+	DoFile    Do = "file"                // a block that is written to the page's folder under the name Arg
+	DoOutput  Do = "output"              // what the shell block before it prints
 )
 
 // Page is a parsed page.
@@ -129,7 +130,7 @@ func (b *Block) annotate(note string) error {
 		if b.Lang != "sh" {
 			return fmt.Errorf("only sh blocks are run, not %q", b.Lang)
 		}
-	case DoStart, DoShow, DoCopy, DoFile:
+	case DoStart, DoStay, DoShow, DoCopy, DoFile:
 		if b.Arg == "" {
 			return fmt.Errorf("%q needs something after a colon", word)
 		}

@@ -55,7 +55,7 @@ func (r *Runner) Run(ctx context.Context, b *Block) error {
 	switch b.Do {
 	case DoFile:
 		return os.WriteFile(filepath.Join(r.Dir, b.Arg), []byte(r.ports.Replace(b.Text)), 0o644)
-	case DoStart:
+	case DoStart, DoStay:
 		return r.start(ctx, b)
 	case DoRun, DoRoot:
 	default:
@@ -78,7 +78,7 @@ func (r *Runner) Run(ctx context.Context, b *Block) error {
 func (r *Runner) shell(ctx context.Context, b *Block) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", r.ports.Replace(b.Text))
 	cmd.Dir, cmd.Env = r.Dir, r.Env
-	if b.Do == DoRoot {
+	if b.Do == DoRoot || b.Do == DoStay {
 		cmd.Dir = r.Root
 	}
 	return cmd
