@@ -23,6 +23,7 @@ type Process struct {
 	Out     io.Writer // data
 	Err     io.Writer // notices and errors
 	Version string    // empty: from the build information
+	Self    string    // the program that demo starts its services with; empty: this one
 	// Signals stops what runs: the first asks, the second insists. nil: SIGINT and SIGTERM of the process.
 	Signals <-chan os.Signal
 }

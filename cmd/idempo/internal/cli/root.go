@@ -18,7 +18,7 @@ func (a *app) root() *cobra.Command {
 		Short: "one business intent, one effect, however often it arrives",
 		Long: "idempo guards services, so that a repeated call has no second effect, and shows operators\n" +
 			"what became of every key.",
-		Example: "idempo serve --upstream http://127.0.0.1:9000\nidempo keys list --state in_doubt\nidempo config check",
+		Example: "idempo demo --once\nidempo serve --upstream http://127.0.0.1:9000\nidempo keys list --state in_doubt\nidempo config check",
 	}
 	root.SetIn(a.p.In)
 	root.SetOut(a.out)
@@ -27,7 +27,7 @@ func (a *app) root() *cobra.Command {
 	root.SetHelpCommand(&cobra.Command{Hidden: true, Use: "no-help"})
 	root.PersistentFlags().StringVar(&a.color, "color", "auto", "colours: auto, always or never")
 	for _, c := range []*cobra.Command{
-		a.serveCommand(), a.keysCommand(), a.migrateCommand(), a.configCommand(), a.completionCommand(), a.versionCommand(), a.helpCommand(root),
+		a.serveCommand(), a.demoCommand(), a.demoChild(), a.keysCommand(), a.migrateCommand(), a.configCommand(), a.completionCommand(), a.versionCommand(), a.helpCommand(root),
 	} {
 		root.AddCommand(c)
 	}

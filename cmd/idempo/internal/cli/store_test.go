@@ -50,7 +50,7 @@ func (s *shell) seeded() {
 		idempo.Result{Status: 201, Body: []byte("{\"n\":1}\n"), Resource: idempo.Resource{Type: "charge", ID: "ch_\x1b[2J91"}})
 	finish(seed("declined", "pay", 3*time.Hour+time.Minute, "hold"), 3*time.Hour, 24*time.Hour, idempo.Result{Status: 402, Failing: true, Body: []byte("no")})
 	finish(seed("old", "pay", 100*time.Hour, "hold"), 99*time.Hour, time.Hour, idempo.Result{Status: 200})
-	seed("running", "ship", 30*time.Second, "hold")
+	seed("running", "ship", 20*time.Minute+30*time.Second, "hold")
 	seed("lost", "ship", 2*time.Hour+30*time.Minute, "hold")
 	p := seed("refused", "ship", 40*time.Minute, "probe")
 	if _, err := store.Release(ctx, idempo.ReleaseParams{Key: p.Key, Token: p.Token, To: idempo.StateFailed, Note: "line 1\nline 2", Retention: 24 * time.Hour, Now: time.Now().Add(-30 * time.Minute)}); err != nil {
