@@ -291,7 +291,7 @@ func (s *Store) lookup(ctx context.Context, t *txn, p idempo.LookupParams) (idem
 		}
 	}
 	if t != nil && t.x != nil && !t.ended {
-		base, err = find(names, func(id string) (*sql.Rows, error) { return t.x.query(query, keyArgs(p.Key, id)...) })
+		base, err = find(query, p.Key, names, t.x.query)
 	} else {
 		base, err = s.read(ctx, query, p.Key, names)
 	}
@@ -309,9 +309,7 @@ func (s *Store) lookup(ctx context.Context, t *txn, p idempo.LookupParams) (idem
 
 // read finds records on a reading connection: no lock, no line.
 func (s *Store) read(ctx context.Context, name string, k idempo.Key, names []string) ([]idempo.Record, error) {
-	return find(names, func(id string) (*sql.Rows, error) {
-		return s.queries[name].read.QueryContext(ctx, keyArgs(k, id)...)
-	})
+	return find(name, k, names, func(name string, args ...any) (*sql.Rows, error) { return s.readRows(ctx, name, args...) })
 }
 
 // round makes times what the table can keep, so that what is returned equals what is stored.

@@ -167,14 +167,11 @@ func (s *Store) settleInside(ctx context.Context, t *txn, w settle) (idempo.Reco
 		p.Result = rec.Clone().Result
 		c.alone = &p
 	}
-	if err := t.written(c); err != nil {
-		return rec, err
+	c.free = w.free
+	if w.done != nil && c.alone == nil {
+		c.issue = w.done.Issue
 	}
-	if err := t.x.free(rec.Key, w.free); err != nil || w.done == nil || w.done.Issue == nil || c.alone != nil {
-		return rec, err
-	}
-	_, err = s.issue(t.x, *w.done.Issue, s.now(w.now))
-	return rec, err
+	return rec, t.written(c)
 }
 
 // decide judges w on c as the transaction sees it.

@@ -79,7 +79,7 @@ func (s *Store) batch(ctx context.Context, p operator.FindParams, after idempo.K
 }
 
 func (s *Store) listed(ctx context.Context, name string, args ...any) ([]idempo.Record, error) {
-	rows, err := s.queries[name].read.QueryContext(ctx, args...)
+	rows, err := s.readRows(ctx, name, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func (s *Store) listed(ctx context.Context, name string, args ...any) ([]idempo.
 
 // Attempts implements operator.Historian.
 func (s *Store) Attempts(ctx context.Context, key idempo.Key) ([]idempo.Record, error) {
-	rows, err := s.queries["attempts"].read.QueryContext(ctx, keyArgs(key, key.ID)...)
+	rows, err := s.readRows(ctx, "attempts", keyArgs(key, key.ID)...)
 	if err != nil {
 		return nil, failure("attempts", key, err, false)
 	}
@@ -120,13 +120,4 @@ func fromMicros(n sql.NullInt64) time.Time {
 		return time.Time{}
 	}
 	return time.UnixMicro(n.Int64).UTC()
-}
-
-// readable says whether a query is prepared on the reading connections.
-func readable(name string) bool {
-	switch name {
-	case "find", "find_bodiless", "meta", "list", "list_ref", "attempts":
-		return true
-	}
-	return false
 }

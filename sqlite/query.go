@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"embed"
 	"fmt"
+	"sync"
 
 	"github.com/idempo/idempo/internal/sqlkit"
 )
@@ -12,10 +13,12 @@ import (
 //go:embed queries/*.sql migrations/*.sql
 var files embed.FS
 
-// query is one statement of the store: its text, and prepared on the writing and on the reading handle.
+// query is one statement of the store: its text, and prepared on the reading handle once it was used there.
 type query struct {
-	text        string
-	write, read *sql.Stmt
+	text string
+
+	mu   sync.Mutex
+	read *sql.Stmt
 }
 
 // queries are the store's statements by the name of their file.
@@ -33,29 +36,36 @@ func loadQueries(n sqlkit.Names) (queries, error) {
 	return q, nil
 }
 
-// prepare compiles every statement once on each handle; a connection opened later compiles it again by itself.
-func (q queries) prepare(ctx context.Context, writer, reader *sql.DB) (err error) {
-	for name, one := range q {
-		if one.write, err = writer.PrepareContext(ctx, one.text); err != nil {
-			return fmt.Errorf("sqlite: query %s: %w", name, shown(err))
+// reading returns the statement prepared on the reading handle. A connection opened later compiles it by itself.
+func (s *Store) reading(ctx context.Context, name string) (*sql.Stmt, error) {
+	q := s.queries[name]
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.read == nil {
+		st, err := s.reader.PrepareContext(ctx, q.text)
+		if err != nil {
+			return nil, err
 		}
-		if !readable(name) {
-			continue
-		}
-		if one.read, err = reader.PrepareContext(ctx, one.text); err != nil {
-			return fmt.Errorf("sqlite: query %s: %w", name, shown(err))
-		}
+		q.read = st
 	}
-	return nil
+	return q.read, nil
+}
+
+// readRows runs a query on a reading connection.
+func (s *Store) readRows(ctx context.Context, name string, args ...any) (*sql.Rows, error) {
+	st, err := s.reading(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return st.QueryContext(ctx, args...)
 }
 
 func (q queries) close() {
 	for _, one := range q {
-		if one.write != nil {
-			_ = one.write.Close()
-		}
+		one.mu.Lock()
 		if one.read != nil {
 			_ = one.read.Close()
 		}
+		one.mu.Unlock()
 	}
 }

@@ -140,10 +140,11 @@ func (q *queue) sendAway(keys []idempo.Key) {
 	})
 }
 
-// close refuses everybody in the line and everybody who comes, and waits until nobody holds the connection.
-func (q *queue) close() {
+// close refuses everybody in the line and everybody who comes, and waits until nobody holds the connection. first is
+// true once.
+func (q *queue) close() (first bool) {
 	q.mu.Lock()
-	first := !q.closed
+	first = !q.closed
 	q.closed = true
 	for _, t := range q.line {
 		t.refuse(errClosed)
@@ -158,6 +159,7 @@ func (q *queue) close() {
 	idle := q.idle
 	q.mu.Unlock()
 	<-idle
+	return first
 }
 
 // refuse answers a turn that has not been taken.

@@ -2,8 +2,8 @@ package sqlite
 
 import (
 	"bytes"
-	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -17,20 +17,19 @@ import (
 // session is the store's statements in one transaction that holds the write lock. Contexts of callers do not reach
 // them: an interrupted write would undo the whole transaction.
 type session struct {
-	s       *Store
-	tx      *sql.Tx
-	foreign bool   // tx is the caller's own, maybe of another handle: nothing is prepared there
-	cancel  func() // of the context that tx was begun with; nil: none
+	s      *Store
+	w      *wire   // the writing connection; nil: tx is the caller's own
+	tx     *sql.Tx // lent to the work, or the caller's own; nil: only the store's statements run
+	cancel func()  // of the context that tx was begun with; nil: none
+	over   bool
 }
 
-func (x *session) exec(name string, args ...any) (int64, error) {
-	q := x.s.queries[name]
+func (x *session) exec(name string, args ...any) (n int64, err error) {
 	var res sql.Result
-	var err error
-	if x.foreign {
-		res, err = x.tx.ExecContext(background{}, q.text, args...)
+	if text := x.s.queries[name].text; x.w != nil {
+		res, err = x.w.exec(name, text, args...)
 	} else {
-		res, err = x.tx.StmtContext(background{}, q.write).ExecContext(background{}, args...)
+		res, err = x.tx.ExecContext(background{}, text, args...)
 	}
 	if err != nil {
 		return 0, err
@@ -39,24 +38,36 @@ func (x *session) exec(name string, args ...any) (int64, error) {
 }
 
 func (x *session) query(name string, args ...any) (*sql.Rows, error) {
-	q := x.s.queries[name]
-	if x.foreign {
-		return x.tx.QueryContext(background{}, q.text, args...)
+	if text := x.s.queries[name].text; x.w != nil {
+		return x.w.query(name, text, args...)
+	} else {
+		return x.tx.QueryContext(background{}, text, args...)
 	}
-	return x.tx.StmtContext(background{}, q.write).QueryContext(background{}, args...)
 }
 
 // find returns the records under names, each once, in their order. More than one is met where several digests of one
 // claim were taken by different records.
 func (x *session) find(k idempo.Key, names []string) ([]idempo.Record, error) {
-	return find(names, func(id string) (*sql.Rows, error) { return x.query("find", keyArgs(k, id)...) })
+	return find("find", k, names, x.query)
 }
 
-func find(names []string, query func(id string) (*sql.Rows, error)) ([]idempo.Record, error) {
+// find asks first whether there is anything: drivers spend long on the forty columns of a row that is not there.
+func find(name string, k idempo.Key, names []string, query func(name string, args ...any) (*sql.Rows, error)) ([]idempo.Record, error) {
 	var out []idempo.Record
 	for _, id := range names {
-		rows, err := query(id)
+		args := keyArgs(k, id)
+		rows, err := query("exists", args...)
 		if err != nil {
+			return nil, err
+		}
+		there := rows.Next()
+		if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+			return nil, err
+		}
+		if !there {
+			continue
+		}
+		if rows, err = query(name, args[0], args[1], args[0], args[1], args[2], args[2]); err != nil {
 			return nil, err
 		}
 		found, err := scan(rows)
@@ -178,7 +189,8 @@ func (x *session) update(old, rec idempo.Record) error {
 	if !old.Token.IsZero() {
 		token = bytes.Clone(old.Token[:])
 	}
-	n, err := x.exec("update", append(x.values(rec), old.Attempt, string(old.State), token)...)
+	v := x.values(rec)
+	n, err := x.exec("update", append(v[4:], v[0], v[1], v[2], old.Attempt, string(old.State), token)...)
 	if err == nil && n != 1 {
 		err = &idempo.Error{Op: "write", Code: "lease_lost", KeyRef: rec.Ref(), Attempt: old.Attempt}
 	}
@@ -203,21 +215,16 @@ func keyArgs(k idempo.Key, id string) []any {
 	return []any{[]byte(k.Tenant), []byte(k.Operation), []byte(id)}
 }
 
-// rollback ends the transaction; after a commit it does nothing.
-func (x *session) rollback() {
-	_ = x.tx.Rollback()
-	if x.cancel != nil {
-		x.cancel()
-	}
-}
-
 // syncClock looks at the file's clock where it was not looked at for a while, and carries it on.
 func (x *session) syncClock() error {
 	if !x.s.clock.stale() {
 		return nil
 	}
-	q := x.s.queries["meta"].write
-	a, err := readAnchor(background{}, x.tx.StmtContext(background{}, q))
+	rows, err := x.query("meta", "clock")
+	if err != nil {
+		return err
+	}
+	a, err := readAnchor(rows)
 	if err != nil {
 		return err
 	}
@@ -225,14 +232,14 @@ func (x *session) syncClock() error {
 	return err
 }
 
-// readAnchor reads the row `clock` of table meta.
-func readAnchor(ctx context.Context, meta *sql.Stmt) (anchor, error) {
+// readAnchor reads the row `clock` of table meta and closes rows.
+func readAnchor(rows *sql.Rows) (anchor, error) {
 	var text string
-	err := meta.QueryRowContext(ctx, "clock").Scan(&text)
-	if err == sql.ErrNoRows { //nolint:errorlint // Scan returns it as it is
-		return anchor{}, nil
+	var err error
+	if rows.Next() {
+		err = rows.Scan(&text)
 	}
-	return parseAnchor(text), err
+	return parseAnchor(text), errors.Join(err, rows.Err(), rows.Close())
 }
 
 // text is the anchor as table meta keeps it: shown, wall, time since boot, all in microseconds, and the boot's id.

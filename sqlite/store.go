@@ -31,7 +31,9 @@ type Store struct {
 	sweeper        string // who holds the sweep lease
 	clock          clock
 	line           queue
-	serving        sync.WaitGroup // goroutines that serve the line
+	wake           chan struct{}  // to the goroutine that commits works
+	serving        sync.WaitGroup // that goroutine
+	kept           *wire          // of whoever holds the line
 
 	mu   sync.Mutex
 	held map[idempo.Key]*txn // keys that an open transaction of this process has won and not written yet
@@ -120,37 +122,46 @@ func (s *Store) start(ctx context.Context) error {
 	s.held = map[idempo.Key]*txn{}
 	s.clock.host = realHost()
 	s.sweeper = newSweeper()
-	if err := checkSchema(ctx, s.reader, s.opts); err != nil {
-		return err
-	}
-	q, err := loadQueries(s.names)
+	err := checkSchema(ctx, s.reader, s.opts)
 	if err != nil {
 		return err
 	}
-	if err := q.prepare(ctx, s.writer, s.reader); err != nil {
+	if s.queries, err = loadQueries(s.names); err != nil {
 		return err
 	}
-	s.queries = q
-	if err := q["meta"].read.QueryRowContext(ctx, "store_id").Scan(&s.id); err != nil {
-		return fmt.Errorf("sqlite: the table meta has no store id: %w", shown(err))
+	id, err := s.reading(ctx, "meta")
+	if err != nil {
+		return fmt.Errorf("sqlite: read table meta: %w", shown(err))
 	}
-	a, err := readAnchor(ctx, q["meta"].read)
+	if err := id.QueryRowContext(ctx, "store_id").Scan(&s.id); err != nil {
+		return fmt.Errorf("sqlite: table meta has no store id: %w", shown(err))
+	}
+	rows, err := id.QueryContext(ctx, "clock")
+	if err != nil {
+		return fmt.Errorf("sqlite: read the clock: %w", shown(err))
+	}
+	a, err := readAnchor(rows)
 	if err != nil {
 		return fmt.Errorf("sqlite: read the clock: %w", shown(err))
 	}
 	s.clock.follow(a)
+	s.wake = make(chan struct{}, 1)
+	s.serving.Go(s.serve)
 	return nil
 }
 
 // Close refuses new calls (code unavailable), waits for the transactions that run, and closes the connections that Open
 // made. Closing twice is no error.
 func (s *Store) Close() error {
-	s.line.close()
+	if first := s.line.close(); first && s.wake != nil {
+		close(s.wake)
+	}
 	s.serving.Wait()
 	s.queries.close()
 	if !s.owned {
 		return nil
 	}
+	s.dropWire()
 	return errors.Join(shown(s.reader.Close()), shown(s.writer.Close()))
 }
 

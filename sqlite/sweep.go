@@ -50,7 +50,7 @@ func (s *Store) sweepOnce(ctx context.Context, limit int) (done int, more bool, 
 		return 0, false, err
 	}
 	defer s.leave()
-	x, err := s.begin(ctx)
+	x, err := s.begin()
 	if err != nil {
 		return 0, false, err
 	}

@@ -33,14 +33,16 @@ type txn struct {
 // change is one record of a transaction.
 type change struct {
 	names []string
-	key   idempo.Key      // of the call, for its tenant and operation
-	base  []idempo.Record // what is in the table under names
-	from  idempo.Record   // what its claim was won from
-	found bool            // whether there was anything
-	next  idempo.Record   // the record as the transaction sees it; State "": none
-	claim bool            // won here, not written yet
-	keep  bool            // next is to be written
-	alone *idempo.CompleteParams
+	key   idempo.Key             // of the call, for its tenant and operation
+	base  []idempo.Record        // what is in the table under names
+	from  idempo.Record          // what its claim was won from
+	found bool                   // whether there was anything
+	next  idempo.Record          // the record as the transaction sees it; State "": none
+	claim bool                   // won here, not written yet
+	keep  bool                   // next is to be written
+	alone *idempo.CompleteParams // a failing result: kept although everything else is undone
+	free  []string               // identities given back
+	issue *idempo.AcquireParams  // the next one-time key
 }
 
 // seen is the record inside the transaction, where a claim's lease is alive as long as the transaction is open.
@@ -56,7 +58,7 @@ func (c *change) seen(now time.Time) (idempo.Record, bool) {
 // file of the store. The caller commits it or rolls it back; the store does neither. Make one such context for a
 // transaction, and use it from one goroutine at a time.
 func WithTx(ctx context.Context, tx *sql.Tx) context.Context {
-	return context.WithValue(ctx, txnKey{}, &txn{x: &session{tx: tx, foreign: true}})
+	return context.WithValue(ctx, txnKey{}, &txn{x: &session{tx: tx}})
 }
 
 // Tx returns the transaction in ctx, nil outside. In one that the store opened, it begins here, and takes the write
@@ -136,7 +138,7 @@ func (t *txn) begin(ctx context.Context, keys []idempo.Key) error {
 	s := t.store
 	err := s.line.enter(ctx, keys)
 	if err == nil {
-		if t.x, err = s.begin(ctx); err != nil {
+		if t.x, err = s.lend(ctx); err != nil {
 			s.leave()
 		}
 	}
@@ -225,7 +227,7 @@ func (t *txn) alive() error {
 func (t *txn) keepAlone() error {
 	t.x.rollback()
 	s := t.store
-	x, err := s.begin(background{})
+	x, err := s.begin()
 	if err != nil {
 		return failure("commit", idempo.Key{}, err, false)
 	}
@@ -285,7 +287,13 @@ func (t *txn) write(c *change) error {
 		return err
 	}
 	c.base = []idempo.Record{c.next.Clone()}
-	return nil
+	if err := t.x.free(c.next.Key, c.free); err != nil || c.issue == nil {
+		return err
+	}
+	p := *c.issue
+	c.issue = nil
+	_, err := t.store.issue(t.x, p, t.store.now(c.next.ChangedAt))
+	return err
 }
 
 // change returns the transaction's record under one of names, nil if it has none.

@@ -12,7 +12,7 @@ import (
 const maxShared = 256
 
 // share runs do in a transaction together with others that wait, and returns once its commit is durable. do must only
-// use the session, and may be left out when ctx ends before it was reached. keys are the claim's, see queue.
+// use the session, and is left out when ctx ends before it was reached. keys are the claim's, see queue.
 func (s *Store) share(ctx context.Context, op string, k idempo.Key, keys []idempo.Key, do func(*session) error) error {
 	if ctx.Err() != nil {
 		return failure(op, k, context.Cause(ctx), false)
@@ -24,7 +24,7 @@ func (s *Store) share(ctx context.Context, op string, k idempo.Key, keys []idemp
 		return failure(op, k, err, false)
 	}
 	if lead {
-		s.serving.Go(s.serve)
+		s.wake <- struct{}{}
 	}
 	select {
 	case <-w.done:
@@ -42,45 +42,51 @@ func (s *Store) share(ctx context.Context, op string, k idempo.Key, keys []idemp
 	return w.err
 }
 
-// serve holds the writing connection and commits works until the next in line is none.
+// serve commits works whenever the line comes to some, until Close. One goroutine for the life of the store: SQLite
+// needs a deep stack, which a new one would have to grow each time.
 func (s *Store) serve() {
-	for again := true; again; again = s.line.leave() {
-		s.commit()
+	for range s.wake {
+		for again := true; again; again = s.line.leave() {
+			s.commit()
+		}
 	}
 }
 
 // leave passes the connection on after a transaction of its own.
 func (s *Store) leave() {
 	if s.line.leave() {
-		s.serving.Go(s.serve)
+		s.wake <- struct{}{}
 	}
 }
 
-// commit runs all works that wait in one transaction, each in a savepoint, and answers them after the commit.
+// commit runs all works that wait in one transaction and answers them after its commit. Those that come meanwhile come
+// along: they cost no commit.
 func (s *Store) commit() {
-	x, err := s.begin(background{})
+	x, err := s.begin()
 	batch := s.line.take(maxShared)
-	if err != nil || len(batch) == 0 {
-		if x != nil {
-			x.rollback()
-		}
+	all := batch
+	if err != nil {
 		ran(batch)
 		finish(batch, failure("begin", idempo.Key{}, err, false))
 		return
 	}
-	all := batch
-	for len(batch) > 0 { // those that came meanwhile come along: it costs no commit
+	for len(batch) > 0 && err == nil {
 		for i, w := range batch {
-			if err := x.savepoint(w); err != nil {
-				x.rollback()
+			if err = x.run(w, i == 0 && len(all) == len(batch)); err != nil {
 				ran(batch[i:])
-				finish(all, failure("write", idempo.Key{}, err, false))
-				return
+				break
 			}
 			close(w.ran)
 		}
-		batch = s.line.take(maxShared - len(all))
-		all = append(all, batch...)
+		if err == nil {
+			batch = s.line.take(maxShared - len(all))
+			all = append(all, batch...)
+		}
+	}
+	if err != nil || len(all) == 0 {
+		x.rollback()
+		finish(all, failure("write", idempo.Key{}, err, false))
+		return
 	}
 	unknown, err := x.end()
 	finish(all, failure("commit", idempo.Key{}, err, unknown))
@@ -103,43 +109,35 @@ func finish(ws []*work, err error) {
 	}
 }
 
-// savepoint runs one work so that its failure undoes nothing but itself. An error says that the transaction is gone.
-func (x *session) savepoint(w *work) error {
-	if _, err := x.tx.ExecContext(background{}, "SAVEPOINT work"); err != nil {
+// run runs one work so that its failure undoes nothing but itself: in a savepoint, but for the first, whose failure may
+// undo everything since there is nothing else. An error says that the transaction is gone.
+func (x *session) run(w *work, first bool) error {
+	if first {
+		if w.err = w.do(x); w.err == nil {
+			return nil
+		}
+		_ = x.w.word("ROLLBACK") // SQLite may have done it already
+		return x.w.word("BEGIN IMMEDIATE")
+	}
+	if err := x.w.word("SAVEPOINT work"); err != nil {
 		return err
 	}
-	w.err = w.do(x)
-	if w.err != nil {
-		if _, err := x.tx.ExecContext(background{}, "ROLLBACK TO work"); err != nil {
+	if w.err = w.do(x); w.err != nil {
+		if err := x.w.word("ROLLBACK TO work"); err != nil {
 			return fmt.Errorf("SQLite rolled the transaction back: %v", shown(w.err))
 		}
 	}
-	_, err := x.tx.ExecContext(background{}, "RELEASE work")
-	return err
+	return x.w.word("RELEASE work")
 }
 
-// begin opens a transaction that holds the write lock, on the writing connection, which the caller must have. ctx
-// bounds the wait for the lock, not the transaction.
-func (s *Store) begin(ctx context.Context) (*session, error) {
-	x := &session{s: s}
-	var own context.Context = background{}
-	stop := func() bool { return true }
-	if ctx.Done() != nil {
-		own, x.cancel = context.WithCancel(background{})
-		stop = context.AfterFunc(ctx, x.cancel)
-	}
-	var err error
-	x.tx, err = s.writer.BeginTx(own, nil)
-	if !stop() { // ctx ended meanwhile: database/sql is rolling back
-		if err == nil {
-			x.rollback()
-		}
-		return nil, context.Cause(ctx)
-	}
+// begin opens a transaction for the store's own statements; it holds the write lock. The caller holds the line.
+func (s *Store) begin() (*session, error) {
+	x, err := s.session(background{})
 	if err != nil {
-		if x.cancel != nil {
-			x.cancel()
-		}
+		return nil, err
+	}
+	if err := x.w.word("BEGIN IMMEDIATE"); err != nil {
+		x.ended(err)
 		return nil, err
 	}
 	if err := x.syncClock(); err != nil {
@@ -149,24 +147,88 @@ func (s *Store) begin(ctx context.Context) (*session, error) {
 	return x, nil
 }
 
+// lend opens a transaction for the caller's work; it holds the write lock. ctx bounds the wait for the lock, not the
+// transaction. The caller holds the line.
+func (s *Store) lend(ctx context.Context) (*session, error) {
+	x, err := s.session(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var own context.Context = background{}
+	stop := func() bool { return true }
+	if ctx.Done() != nil {
+		own, x.cancel = context.WithCancel(background{})
+		stop = context.AfterFunc(ctx, x.cancel)
+	}
+	x.tx, err = x.w.conn.BeginTx(own, nil)
+	if !stop() && err == nil { // ctx ended meanwhile: database/sql is rolling back
+		err = context.Cause(ctx)
+	}
+	if err == nil {
+		err = x.syncClock()
+	}
+	if err != nil {
+		x.rollback()
+		return nil, err
+	}
+	return x, nil
+}
+
+func (s *Store) session(ctx context.Context) (*session, error) {
+	w, err := s.takeWire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &session{s: s, w: w}, nil
+}
+
 // end commits. A COMMIT that SQLite answers with BUSY leaves the transaction open and is sent again. unknown says that
 // it may become durable although it failed.
 //
-// COMMIT travels as a statement: both drivers roll back by themselves when their own Commit fails. BEGIN goes with it,
-// in the same call, so that whoever still uses the transaction writes into one that is rolled back at once.
+// COMMIT travels as a statement: both drivers roll back by themselves when their own Commit fails. After work of the
+// caller's BEGIN goes with it, in the same call, so that whoever still uses the transaction writes into one that is
+// rolled back at once.
 func (x *session) end() (unknown bool, err error) {
 	until := time.Now().Add(x.s.opts.BusyTimeout)
 	for {
-		_, err = x.tx.ExecContext(background{}, "COMMIT; BEGIN")
+		if x.tx != nil {
+			_, err = x.tx.ExecContext(background{}, "COMMIT; BEGIN")
+		} else {
+			err = x.w.word("COMMIT")
+		}
 		if !busy(err) || time.Now().After(until) {
 			break
 		}
 		pause(background{}, 5*time.Millisecond) // the driver has waited already where it could
 	}
-	x.rollback()
+	if err == nil && x.tx == nil {
+		x.ended(nil)
+	} else {
+		x.rollback()
+	}
 	switch primary(resultCode(err)) {
 	case codeIO, codeCorrupt, codeInterrupt:
 		unknown = true
 	}
 	return unknown, err
+}
+
+// rollback ends the transaction. After the end it does nothing.
+func (x *session) rollback() {
+	switch {
+	case x.over:
+	case x.tx != nil:
+		x.ended(x.tx.Rollback())
+	case x.w != nil:
+		x.ended(x.w.word("ROLLBACK"))
+	}
+}
+
+// ended gives the writing connection back.
+func (x *session) ended(err error) {
+	x.over = true
+	if x.cancel != nil {
+		x.cancel()
+	}
+	x.s.giveWire(x.w, err)
 }
