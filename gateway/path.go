@@ -23,7 +23,11 @@ func checkPath(raw string, guards func(path string) bool) *refusal {
 	}
 	for segment := range strings.SplitSeq(raw, "/") {
 		plain, err := url.PathUnescape(segment)
-		if err != nil || plain == "." || plain == ".." || strings.ContainsAny(plain, "\\\x00") {
+		if err != nil || strings.ContainsAny(plain, "\\\x00") {
+			return malformed(detail)
+		}
+		// Servers that know path parameters read "..;x" as "..".
+		if name, _, _ := strings.Cut(plain, ";"); name == "." || name == ".." {
 			return malformed(detail)
 		}
 		// An encoded slash makes segments of its own; dots among them move the path for whoever decodes it.
