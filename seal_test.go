@@ -55,11 +55,12 @@ func TestEncryption(t *testing.T) {
 		sealed := map[string]int{}
 		for r := range s.All() {
 			sealed[r.Sealed]++
-			all := string(r.Result.Body) + string(r.Snapshot)
+			var all strings.Builder
+			all.WriteString(string(r.Result.Body) + string(r.Snapshot))
 			for _, h := range r.Result.Header {
-				all += h[0] + h[1]
+				all.WriteString(h[0] + h[1])
 			}
-			if r.Sealed != "" && strings.Contains(all, "canary") {
+			if r.Sealed != "" && strings.Contains(all.String(), "canary") {
 				t.Error("plaintext in the store")
 			}
 		}

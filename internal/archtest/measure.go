@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"go/ast"
 	"slices"
+	"strings"
 )
 
 // Measures are the figures of a tree that have no place in it. Medians are aims: TestBudgets prints them, and a reader
@@ -13,16 +14,19 @@ type Measures struct {
 	FileMedian, FuncMedian, FuncNinetyth int // of code, in lines
 }
 
-// Measure counts the tree. Test lines are those of _test.go files, test kits and internal/storecheck.
+// Measure counts the tree. Test lines are those of _test.go files, test kits and internal/storecheck. Lines that only
+// explain count on neither side, and neither do bench and examples, which are measured and read, not shipped.
 func (s *Source) Measure() Measures {
 	var m Measures
 	var fileLines, funcLines []int
 	for _, f := range s.Files {
 		if f.Test || f.Kit {
-			m.TestLines += f.Lines
+			m.TestLines += f.Code
 			continue
 		}
-		m.CodeLines += f.Lines
+		if !within(f.Dir, "bench") && !within(f.Dir, "examples") {
+			m.CodeLines += f.Code
+		}
 		fileLines = append(fileLines, f.Lines)
 		f.funcs(func(fn *ast.FuncDecl) { funcLines = append(funcLines, s.span(fn)) })
 	}
@@ -30,6 +34,8 @@ func (s *Source) Measure() Measures {
 	m.FuncMedian, m.FuncNinetyth = quantile(funcLines, 50), quantile(funcLines, 90)
 	return m
 }
+
+func within(dir, top string) bool { return dir == top || strings.HasPrefix(dir, top+"/") }
 
 // Share is test lines ÷ code lines; 0 for a tree without code.
 func (m Measures) Share() float64 {

@@ -57,6 +57,23 @@ func TestShare(t *testing.T) {
 	}
 }
 
+func TestCodeLines(t *testing.T) {
+	t.Parallel()
+	ok := func(text string, want int) {
+		t.Helper()
+		if got := codeLines([]byte(text)); got != want {
+			t.Errorf("%q has %d lines of code, want %d", text, got, want)
+		}
+	}
+	ok("", 0)
+	ok("// only\n\n/* a\ncomment */\n", 0)
+	ok("package x\n", 1)
+	ok("package x\n\nvar a, b = 1, 2 // why\n", 2)
+	ok("package x\n\nvar a = `1\n2\n3` + `4\n5`\n", 5)
+	ok("package x\n\nfunc f() {\n}\n", 3)
+	ok("package x; var a = 1;\n", 1)
+}
+
 func TestSecretNames(t *testing.T) {
 	t.Parallel()
 	yes := func(name string) {

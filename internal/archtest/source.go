@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"go/ast"
 	"go/parser"
+	"go/scanner"
 	"go/token"
 	"os"
 	"path"
@@ -23,10 +24,11 @@ type Source struct {
 type File struct {
 	Path  string // relative to the tree, with slashes
 	Dir   string // of Path; "." for the root package
-	Lines int
-	Test  bool // a _test.go file
-	Kit   bool // part of a test kit, or of internal/storecheck
-	Cmd   bool // under cmd/
+	Lines int    // all of them
+	Code  int    // those that hold code, and not only a comment or nothing
+	Test  bool   // a _test.go file
+	Kit   bool   // part of a test kit, or of internal/storecheck
+	Cmd   bool   // under cmd/
 	ast   *ast.File
 }
 
@@ -53,6 +55,7 @@ func (t *Tree) ReadSource(p Policy) (*Source, error) {
 		s.Files = append(s.Files, &File{
 			Path: name, Dir: dir, ast: parsed,
 			Lines: bytes.Count(text, []byte("\n")),
+			Code:  codeLines(text),
 			Test:  strings.HasSuffix(name, "_test.go"),
 			Kit:   p.IsKit(dir) || dir == "internal/storecheck" || strings.HasPrefix(dir, "internal/storecheck/"),
 			Cmd:   strings.HasPrefix(name, "cmd/"),
@@ -63,6 +66,28 @@ func (t *Tree) ReadSource(p Policy) (*Source, error) {
 		return nil, fmt.Errorf("read source: %w", err)
 	}
 	return s, nil
+}
+
+// codeLines counts the lines that a token stands on, comments left out.
+func codeLines(text []byte) int {
+	fset := token.NewFileSet()
+	file := fset.AddFile("", fset.Base(), len(text))
+	var sc scanner.Scanner
+	sc.Init(file, text, nil, 0)
+	count, last := 0, 0
+	for {
+		pos, tok, lit := sc.Scan()
+		if tok == token.EOF {
+			return count
+		}
+		if tok == token.SEMICOLON && lit != ";" {
+			continue // put in at the end of a line, or of the file
+		}
+		from := file.Line(pos)
+		to := from + strings.Count(lit, "\n")
+		count += max(0, to-max(from, last+1)+1)
+		last = max(last, to)
+	}
 }
 
 // at is the place of a node, as file:line.
