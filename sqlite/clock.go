@@ -65,6 +65,7 @@ type clock struct {
 	mark   time.Duration // at this moment of the monotonic clock
 	seen   time.Time     // and of the host's clock
 	synced bool
+	due    bool // the file has not heard of it yet
 }
 
 // now returns the store's time, to the microsecond, UTC.
@@ -83,7 +84,15 @@ func (c *clock) stale() bool {
 	defer c.mu.Unlock()
 	run := c.host.mono() - c.mark
 	drift := c.host.wall().Round(0).Sub(c.seen) - run
-	return !c.synced || run >= syncEvery || drift.Abs() > skew
+	return !c.synced || c.due || run >= syncEvery || drift.Abs() > skew
+}
+
+// adopt carries on from the anchor a of the file without a word to it: the first writing transaction will have one.
+func (c *clock) adopt(a anchor) {
+	c.follow(a)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.due = true
 }
 
 // follow carries on from the anchor a of the file and returns the next one to store.
@@ -93,7 +102,7 @@ func (c *clock) follow(a anchor) anchor {
 	next := anchor{wall: c.host.wall().Round(0), stored: true}
 	next.boot, next.up = c.host.up()
 	next.shown = a.carry(next)
-	c.base, c.mark, c.seen, c.synced = next.shown, c.host.mono(), next.wall, true
+	c.base, c.mark, c.seen, c.synced, c.due = next.shown, c.host.mono(), next.wall, true, false
 	return next
 }
 

@@ -144,7 +144,7 @@ func (s *Store) start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("sqlite: read the clock: %w", shown(err))
 	}
-	s.clock.follow(a)
+	s.clock.adopt(a)
 	s.wake = make(chan struct{}, 1)
 	s.serving.Go(s.serve)
 	return nil
