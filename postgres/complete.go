@@ -22,7 +22,7 @@ func (s *Store) Complete(ctx context.Context, p idempo.CompleteParams) (idempo.R
 		}
 		return s.completeAtomic(ctx, t, p)
 	}
-	if t == nil && !p.Token.IsZero() {
+	if t == nil && !p.Token.IsZero() && p.Issue == nil {
 		if rec, ok, err := s.completeFast(ctx, p); err != nil || ok {
 			return rec, err
 		}
@@ -56,17 +56,10 @@ func (s *Store) completeFast(ctx context.Context, p idempo.CompleteParams) (idem
 		return idempo.Record{}, false, nil
 	}
 	var r rows
-	var n int
-	st := s.q["complete"].with(values(rec, now), "now", clock(p.Now), "timeout", lockTimeout, "must", p.Issue != nil)
-	st.Row = func(scan func(...any) error) error { return r.optional(scan, &n) }
-	statements := []Statement{st}
-	if p.Issue != nil {
-		statements = append(statements, s.issueStatement(*p.Issue, nil))
-	}
-	err = s.run(ctx, nil, statements...)
+	st := s.q["complete"].with(values(rec, now), "now", clock(p.Now), "timeout", lockTimeout)
+	st.Row = r.collect()
+	err = s.run(ctx, nil, st)
 	switch {
-	case sqlState(err) == "22P02":
-		return idempo.Record{}, false, nil
 	case err != nil:
 		return idempo.Record{}, false, failed("complete", p.Key, err, false)
 	case len(r.recs) == 0:

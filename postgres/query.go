@@ -16,10 +16,10 @@ import (
 //go:embed queries/*.sql migrations/*.sql
 var files embed.FS
 
-var argument = regexp.MustCompile(`\$[a-z][a-z0-9_]*`)
+var argument = regexp.MustCompile(`\$[a-z][a-z0-9_]*!?`)
 
 // query is one file of queries/, its named arguments numbered. In the files $column is the record's value of that
-// column and any other $name one of the extra arguments.
+// column and any other $name one of the extra arguments. $time! is a time that is never relative to the server's clock.
 type query struct {
 	sql     string
 	columns []int    // of each argument: the index of its column, -1 for an extra one
@@ -49,7 +49,7 @@ func number(text string) query {
 	var q query
 	columns := sqlkit.Columns()
 	q.sql = argument.ReplaceAllStringFunc(text, func(m string) string {
-		name := m[1:]
+		name, absolute := strings.CutSuffix(m[1:], "!")
 		at := slices.Index(q.names, name)
 		if at < 0 {
 			at = len(q.names)
@@ -57,7 +57,11 @@ func number(text string) query {
 			q.columns = append(q.columns, slices.Index(columns, name))
 		}
 		n := "$" + strconv.Itoa(at+1)
-		switch kind(name) {
+		k := kind(name)
+		if absolute {
+			k = "clock"
+		}
+		switch k {
 		case "clock": // a time as the server would have read it
 			return "(timestamptz 'epoch' + " + n + "::bigint * interval '1 microsecond')"
 		case "time":
@@ -66,7 +70,7 @@ func number(text string) query {
 		case "tid":
 			return n + "::text"
 		default:
-			return n + "::" + kind(name)
+			return n + "::" + k
 		}
 	})
 	return q

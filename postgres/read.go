@@ -117,20 +117,3 @@ func (s *Store) Lookup(ctx context.Context, p idempo.LookupParams) (idempo.Recor
 func latest(times ...time.Time) time.Time {
 	return slices.MaxFunc(times, time.Time.Compare)
 }
-
-// optional is collect for a row whose record may be absent, followed by the clock and a count.
-func (r *rows) optional(scan func(...any) error, n *int) error {
-	var row sqlkit.Row
-	var there *int
-	if err := scan(append(row.Dest(), &r.now, &there)...); err != nil {
-		return err
-	}
-	if there != nil {
-		*n = *there
-	}
-	r.now = r.now.UTC()
-	if *n == 0 {
-		return nil
-	}
-	return r.add(&row)
-}

@@ -57,10 +57,7 @@ func (s *Store) putStatement(rec idempo.Record, ids []string, start, timeout any
 		name = "put_many"
 		extra = append(extra, "digests", digests(ids), "watch_at", watch(rec, time.Time{}))
 	}
-	st := s.q[name].with(values(rec, time.Time{}), extra...)
-	var n int
-	st.Row = counted(&n)
-	return st
+	return s.q[name].with(values(rec, time.Time{}), extra...)
 }
 
 // remove deletes the row of old with its aliases and reports whether it was still there.

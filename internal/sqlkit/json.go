@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/idempo/idempo"
@@ -24,6 +25,9 @@ func ParseHeaders(b []byte) ([][2]string, error) {
 	if len(b) == 0 {
 		return nil, nil
 	}
+	if out, ok := plainPairs(b); ok {
+		return out, nil
+	}
 	var in [][]text
 	if err := json.Unmarshal(b, &in); err != nil {
 		return nil, errors.New("headers are not a JSON array of pairs")
@@ -39,6 +43,43 @@ func ParseHeaders(b []byte) ([][2]string, error) {
 		out[i] = [2]string{string(p[0]), string(p[1])}
 	}
 	return out, nil
+}
+
+// plainPairs reads pairs of plain strings exactly as Headers writes them, which is nearly always, without reflection.
+func plainPairs(b []byte) (out [][2]string, ok bool) {
+	s := string(b)
+	if len(s) < 2 || s[0] != '[' || s[len(s)-1] != ']' {
+		return nil, false
+	}
+	for s = s[1:]; s != ""; s = s[1:] {
+		var p [2]string
+		for i, lead := range [2]string{`["`, `,"`} {
+			rest, found := strings.CutPrefix(s, lead)
+			end := strings.IndexByte(rest, '"')
+			if !found || end < 0 || !plain(rest[:end]) {
+				return nil, false
+			}
+			p[i], s = rest[:end], rest[end+1:]
+		}
+		if out = append(out, p); len(s) < 2 || s[0] != ']' || s[1] != ',' && s != "]]" {
+			return nil, false
+		}
+		if s == "]]" {
+			return out, true
+		}
+		s = s[1:]
+	}
+	return nil, false
+}
+
+// plain reports whether s stands for itself between quotes.
+func plain(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < 0x20 || c == '"' || c == '\\' || c >= 0x7f {
+			return false
+		}
+	}
+	return true
 }
 
 // References returns the stored form of a record's references, like Headers: an array of [type, id].
@@ -88,14 +129,7 @@ func appendText(b []byte, s string) []byte {
 		b = base64.StdEncoding.AppendEncode(b, []byte(s))
 		return append(b, `"}`...)
 	}
-	plain := true
-	for i := range len(s) {
-		if c := s[i]; c < 0x20 || c == '"' || c == '\\' || c >= 0x7f {
-			plain = false
-			break
-		}
-	}
-	if plain {
+	if plain(s) {
 		b = append(b, '"')
 		b = append(b, s...)
 		return append(b, '"')

@@ -1,20 +1,14 @@
--- The result of a leased claim, if its row is still the claim's own and pending. With $must it fails otherwise (22P02).
+-- The result of a leased claim, if its row is still the claim's own and pending. No row: it is not.
 with t as materialized (
     select coalesce($now, clock_timestamp()) as now,
         set_config('lock_timeout', coalesce($timeout, current_setting('lock_timeout')), true)
-),
-put as (
-    update {table records} r set
-        state = $state, failing = $failing, status_code = $status_code, response_headers = $response_headers,
-        response_body = $response_body, body_size = $body_size, body_sha256 = $body_sha256, body_kept = $body_kept,
-        resource_type = $resource_type, resource_id = $resource_id, due_at = null, note = null, sealed = $sealed,
-        changed_at = $changed_at, completed_at = $completed_at, expires_at = $expires_at, gone_at = $gone_at
-    from t
-    where r.tenant_id = $tenant_id and r.operation = $operation and r.idempotency_key = $idempotency_key
-        and r.token = $token and r.attempt = $attempt and r.state = 'pending'
-    returning {columns r -response_body}, t.now as now
 )
-select put.*, 1 from put
-union all
-select {columns put -response_body}, t.now, cast(case when $must then 'idempo: another attempt has the key' || t.now::text else '0' end as int)
-from t left join put on false where not exists (select from put)
+update {table records} r set
+    state = $state, failing = $failing, status_code = $status_code, response_headers = $response_headers,
+    response_body = $response_body, body_size = $body_size, body_sha256 = $body_sha256, body_kept = $body_kept,
+    resource_type = $resource_type, resource_id = $resource_id, due_at = null, note = null, sealed = $sealed,
+    changed_at = $changed_at, completed_at = $completed_at, expires_at = $expires_at, gone_at = $gone_at
+from t
+where r.tenant_id = $tenant_id and r.operation = $operation and r.idempotency_key = $idempotency_key
+    and r.token = $token and r.attempt = $attempt and r.state = 'pending'
+returning {columns r -response_body}, t.now
