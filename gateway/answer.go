@@ -3,6 +3,7 @@ package gateway
 import (
 	"bufio"
 	"context"
+	"maps"
 	"net"
 	"net/http"
 	"strings"
@@ -77,9 +78,7 @@ func (a *answerWriter) WriteHeader(status int) {
 			for _, name := range [...]string{"Idempotency-Status", "Idempotency-Expires", "Idempotent-Replayed"} {
 				delete(h, name)
 			}
-			for name, values := range a.foreign {
-				h[name] = values
-			}
+			maps.Copy(h, a.foreign)
 		}
 	}
 	a.sync()
@@ -96,9 +95,7 @@ func (a *answerWriter) sync() {
 	}
 	h := a.ResponseWriter.Header()
 	clear(h)
-	for name, values := range a.own {
-		h[name] = values
-	}
+	maps.Copy(h, a.own)
 }
 
 // Write sends a part of the body.

@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptrace"
 	"net/textproto"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -129,14 +131,10 @@ func rewindable(r *http.Request) []byte {
 func inform(w http.ResponseWriter, code int, header http.Header) {
 	h := w.Header()
 	saved := h.Clone()
-	for name, values := range header {
-		h[name] = values
-	}
+	maps.Copy(h, header)
 	w.WriteHeader(code)
 	clear(h)
-	for name, values := range saved {
-		h[name] = values
-	}
+	maps.Copy(h, saved)
 }
 
 // answerBody is an upstream's answer, read to its end, or as far as wholeAnswer and then to be streamed.
@@ -163,9 +161,7 @@ func (rt *route) answer(w http.ResponseWriter, r *http.Request, claim *idempo.Cl
 	removeHopByHop(res.Header)
 	rt.g.cors.merge(r, res.Header)
 	h := w.Header()
-	for name, values := range res.Header {
-		h[name] = values
-	}
+	maps.Copy(h, res.Header)
 	announced := make([]string, 0, len(res.Trailer))
 	for name := range res.Trailer {
 		announced = append(announced, name)
@@ -193,12 +189,7 @@ func (rt *route) answer(w http.ResponseWriter, r *http.Request, claim *idempo.Cl
 }
 
 func contains(list []string, s string) bool {
-	for _, x := range list {
-		if x == s {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(list, s)
 }
 
 // instructions does what the upstream says about its answer, and takes that out of it.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"time"
@@ -173,9 +174,7 @@ func (rt *route) asksTenant(r *http.Request) bool {
 // write passes an authentication endpoint's own refusal on.
 func (e *answerError) write(w http.ResponseWriter) {
 	h := w.Header()
-	for name, values := range e.header {
-		h[name] = values
-	}
+	maps.Copy(h, e.header)
 	h.Set("Cache-Control", "no-store")
 	w.WriteHeader(e.status)
 	_, _ = w.Write(e.body) // the caller may be gone

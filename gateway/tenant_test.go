@@ -215,7 +215,7 @@ func TestJWT(t *testing.T) {
 			bad("over 16 KiB", "Bearer "+good+strings.Repeat(" ", 16<<10))
 			// The public key as a shared secret.
 			signed := b64([]byte(`{"alg":"HS256","kid":"k1"}`)) + "." + parts[1]
-			for _, secret := range [][]byte{keySet(s), []byte(fmt.Sprint(s.jwk()["x"])), []byte(fmt.Sprint(s.jwk()["n"]))} {
+			for _, secret := range [][]byte{keySet(s), fmt.Append(nil, s.jwk()["x"]), fmt.Append(nil, s.jwk()["n"])} {
 				mac := hmac.New(sha256.New, secret)
 				mac.Write([]byte(signed))
 				bad("symmetric", "Bearer "+signed+"."+b64(mac.Sum(nil)))

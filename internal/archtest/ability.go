@@ -39,6 +39,8 @@ func (s *Source) checkInterfaces(fs *findings) {
 	for name, i := range all {
 		n := s.methods(all, i, name)
 		switch {
+		case s.foreign(all, i):
+			// It repeats what somebody else's type has, such as a driver's connection; nobody is asked to write one.
 		case n > maxRequiredMethods:
 			fs.add("interface", s.at(i.node), "%s has %d methods, limit %d: make the rest optional interfaces", i.node.Name.Name, n, maxRequiredMethods)
 		case i.asked != "" && n > maxOptionalMethods:
@@ -89,6 +91,16 @@ func (s *Source) resolve(f *File, e ast.Expr) string {
 		}
 	}
 	return ""
+}
+
+// foreign says that an unexported interface only embeds interfaces that are not ours.
+func (s *Source) foreign(all map[string]*iface, i *iface) bool {
+	for _, m := range i.typ.Methods.List {
+		if len(m.Names) > 0 || all[s.resolve(i.file, m.Type)] != nil {
+			return false
+		}
+	}
+	return !i.node.Name.IsExported()
 }
 
 // methods counts the methods of an interface, those of embedded interfaces of ours included; any other counts as one.

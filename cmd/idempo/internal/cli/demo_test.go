@@ -55,7 +55,7 @@ func TestDemo(t *testing.T) {
 			t.Fatalf("%+v", r)
 		}
 		golden(t, "demo", r.out)
-		for _, line := range strings.Split(r.out, "\n") {
+		for line := range strings.SplitSeq(r.out, "\n") {
 			if len([]rune(line)) > 80 {
 				t.Errorf("over 80 columns: %s", line)
 			}

@@ -95,7 +95,7 @@ func TestKeysList(t *testing.T) {
 			t.Fatal(r)
 		}
 		golden(t, "keys-list", r.out)
-		for _, line := range strings.Split(r.out, "\n") {
+		for line := range strings.SplitSeq(r.out, "\n") {
 			if len([]rune(line)) > 80 {
 				t.Errorf("over 80 columns: %s", line)
 			}
@@ -425,7 +425,7 @@ func TestServe(t *testing.T) {
 func TestExamplesRun(t *testing.T) {
 	t.Parallel()
 	for _, c := range everyCommand() {
-		for _, example := range strings.Split(c.Example, "\n") {
+		for example := range strings.SplitSeq(c.Example, "\n") {
 			t.Run("[operations/OP1] "+example, func(t *testing.T) {
 				t.Parallel()
 				s := newShell(t)
