@@ -42,6 +42,10 @@ type conn struct {
 	err      error  // after held
 	over     bool   // after held nothing is passed on any more
 
+	h2                          atomic.Bool  // HTTP/2, and this is below TLS
+	in, useful, streams, resets atomic.Int64 // of HTTP/2
+	since                       time.Time    // when in and useful began
+
 	refused   atomic.Pointer[refusal]
 	switching atomic.Int32 // a switchState
 
@@ -111,10 +115,15 @@ func (c *conn) Read(p []byte) (int, error) {
 		if n == 0 {
 			return 0, err
 		}
-		clear := n
-		if c.phase != phaseRaw {
-			clear = c.judge(p[:n])
+		if c.phase == phaseRaw {
+			if c.h2.Load() {
+				if c.in.Add(int64(n)); c.flooded() {
+					return 0, refusedRead()
+				}
+			}
+			return n, err
 		}
+		clear := c.judge(p[:n])
 		if clear < n {
 			c.held = append(c.held, p[clear:n]...)
 			c.settle(0)

@@ -160,8 +160,9 @@ func (g *Gateway) Server() *http.Server {
 		MaxHeaderBytes:               g.config.Limits.Head,
 		Protocols:                    protocols,
 		DisableGeneralOptionsHandler: true,
-		HTTP2:                        &http.HTTP2Config{MaxConcurrentStreams: g.config.Limits.H2Streams, WriteByteTimeout: g.config.Timeouts.Write},
-		ErrorLog:                     log.New(io.Discard, "", 0), // net/http's lines quote peers' bytes
+		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: g.config.Limits.H2Streams, WriteByteTimeout: g.config.Timeouts.Write,
+			MaxReceiveBufferPerConnection: h2Receive, MaxReceiveBufferPerStream: h2Receive},
+		ErrorLog: log.New(io.Discard, "", 0), // net/http's lines quote peers' bytes
 	}
 }
 
@@ -180,7 +181,15 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 	} else {
-		w = newPaced(w, g.connLimits.write)
+		c := connOf(r)
+		w = newPaced(w, g.connLimits.write, c)
+		if c != nil {
+			c.arrived(r)
+			defer c.departed(r)
+			if r.Body != nil && r.Body != http.NoBody {
+				r.Body = counted{r.Body, c}
+			}
+		}
 	}
 	if g.draining.Load() && r.ProtoMajor == 1 {
 		w.Header().Set("Connection", "close")

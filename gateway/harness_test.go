@@ -124,7 +124,7 @@ func dialRaw(t *testing.T, address string) *raw {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	c.SetDeadline(time.Now().Add(20 * time.Second)) // a hang fails instead
+	c.SetDeadline(time.Now().Add(60 * time.Second)) // a hang fails instead
 	return &raw{t: t, Conn: c, r: bufio.NewReader(c)}
 }
 

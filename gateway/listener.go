@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"time"
 )
 
 // Listener wraps ln: what it accepts is judged head by head before net/http parses it (see the package comment), limited
@@ -138,6 +139,9 @@ func (l *secureListener) handshake(raw net.Conn, done func()) {
 		above := *l.limits
 		above.write = 0 // timed does it
 		c = tlsConn{conn: newConn(secure, &above, func() {}), secure: secure}
+	} else {
+		timed.since = time.Now()
+		timed.h2.Store(true)
 	}
 	if !l.offer(accepted{conn: c}) {
 		c.Close()

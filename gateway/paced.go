@@ -12,10 +12,11 @@ type paced struct {
 	control *http.ResponseController
 	each    time.Duration
 	set     time.Time
+	conn    *conn // what is written counts for it; nil: a connection of another listener
 }
 
-func newPaced(w http.ResponseWriter, each time.Duration) *paced {
-	return &paced{ResponseWriter: w, control: http.NewResponseController(w), each: each}
+func newPaced(w http.ResponseWriter, each time.Duration, c *conn) *paced {
+	return &paced{ResponseWriter: w, control: http.NewResponseController(w), each: each, conn: c}
 }
 
 // Unwrap serves http.ResponseController.
@@ -24,6 +25,9 @@ func (p *paced) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 // Write writes within its time.
 func (p *paced) Write(b []byte) (int, error) {
 	p.extend()
+	if p.conn != nil {
+		p.conn.useful.Add(int64(len(b)))
+	}
 	return p.ResponseWriter.Write(b)
 }
 

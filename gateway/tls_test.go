@@ -108,6 +108,6 @@ func dialTLS(t *testing.T, address string, roots *x509.CertPool) *raw {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	c.SetDeadline(time.Now().Add(20 * time.Second))
+	c.SetDeadline(time.Now().Add(60 * time.Second))
 	return &raw{t: t, Conn: c, r: bufio.NewReader(c)}
 }
