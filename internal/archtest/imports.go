@@ -19,7 +19,7 @@ const goVersion = "1.26.0"
 //	d  a denied standard package that is reached, even through others
 //	e  a test kit in code that is not a test
 //	f  a requirement in the root; a replace, a toolchain or another Go version anywhere; a requirement without checksum
-//	g  an internal package of another module; a contrib module that imports another; a module without packages, or one
+//	g  an internal package of another module (its test kits: outside tests of modules under internal/); a contrib module that imports another; a module without packages, or one
 //	   that go.work does not use
 //	list  the go command could not read a package; no other rule can be trusted until it can
 func (t *Tree) CheckImports(p Policy) []Finding {
@@ -33,7 +33,7 @@ func (t *Tree) CheckImports(p Policy) []Finding {
 		if name, ok := t.rel(pkg.ImportPath); ok {
 			t.checkRootPackage(p, name, pkg, &fs)
 		} else {
-			t.checkOtherPackage(pkg, &fs)
+			t.checkOtherPackage(p, pkg, &fs)
 		}
 	}
 	t.checkModules(&fs)
@@ -112,12 +112,17 @@ func (t *Tree) checkKits(p Policy, pkg Package, fs *findings) {
 	}
 }
 
-// checkOtherPackage is the part of rule g that is about imports.
-func (t *Tree) checkOtherPackage(pkg Package, fs *findings) {
+// checkOtherPackage is the part of rule g that is about imports. An internal test kit of the root may be used by the
+// tests of modules that stand under internal/ themselves: they are this repository's own checks and are never released.
+func (t *Tree) checkOtherPackage(p Policy, pkg Package, fs *findings) {
 	own, _ := t.owner(pkg.ImportPath)
 	for _, imp := range slices.Concat(pkg.Imports, pkg.TestImports, pkg.XTestImports) {
 		other, ours := t.owner(imp)
 		if !ours || other.Path == own.Path {
+			continue
+		}
+		name, _ := t.rel(imp)
+		if p.IsKit(name) && strings.HasPrefix(own.Rel, "internal/") && !slices.Contains(pkg.Imports, imp) {
 			continue
 		}
 		inside := strings.TrimPrefix(imp, other.Path)
