@@ -445,7 +445,7 @@ func TestExamplesRun(t *testing.T) {
 					}
 					return
 				}
-				if r := s.run(words[1:]...); r.code != 0 && r.code != 1 {
+				if r := s.run(words[1:]...); r.code > 2 {
 					t.Errorf("exit %d: %s", r.code, r.err)
 				}
 			})

@@ -67,6 +67,9 @@ func (s *Schema) Status(ctx context.Context) (Status, error) {
 	if s.c.Postgres == "" {
 		return s.sqliteStatus(ctx)
 	}
+	if err := s.db.PingContext(ctx); err != nil { // the store's own errors hide what a driver says
+		return Status{}, reachable(s.c, err)
+	}
 	list, err := postgres.Status(ctx, s.db, postgresOptions(s.c, nil))
 	if list == nil && err != nil {
 		return Status{}, reachable(s.c, err)

@@ -37,7 +37,7 @@ func digestKeys(c *config.Settings) (keyring, error) {
 		}
 		return k, nil
 	}
-	file := filepath.Join(c.DataDir, digestKeyFile)
+	file := DigestKeyFile(c)
 	b, err := os.ReadFile(file)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -157,3 +157,6 @@ func DigestKeys(c *config.Settings) ([]idempo.Secret, error) {
 	}
 	return k.secrets, err
 }
+
+// DigestKeyFile is where a digest key stands that nobody configured.
+func DigestKeyFile(c *config.Settings) string { return filepath.Join(c.DataDir, digestKeyFile) }

@@ -1,0 +1,109 @@
+package cli
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestDoctor(t *testing.T) {
+	t.Parallel()
+	grades := func(t *testing.T, s *shell, code int, args ...string) map[string]string {
+		t.Helper()
+		r := s.run(append([]string{"doctor", "--json"}, args...)...)
+		var out struct {
+			Schema   int
+			Findings []finding
+		}
+		if err := json.Unmarshal([]byte(r.out), &out); err != nil || out.Schema != 1 || r.code != code {
+			t.Fatalf("%v %+v", err, r)
+		}
+		g := map[string]string{}
+		for _, f := range out.Findings {
+			if f.Grade != "ok" && f.Fix == "" {
+				t.Errorf("no fix: %+v", f)
+			}
+			if g[f.Check] == "" || g[f.Check] == "ok" {
+				g[f.Check] = f.Grade
+			}
+		}
+		return g
+	}
+	const key = "security: {digest_keys: [{id: d1, value: 0123456789abcdef0123456789abcdef-}]}\n"
+	t.Run("a store with keys in doubt is worth a warning, which is an exit code with --strict", func(t *testing.T) {
+		t.Parallel()
+		s := newShell(t)
+		s.seeded()
+		s.file("idempo.yaml", "version: 1\nstore: {sqlite: idempo.db}\n"+key)
+		for name, want := range map[string]string{"config": "ok", "schema": "ok", "durability": "ok", "latency": "ok", "digest keys": "ok", "in doubt": "warn"} {
+			if got := grades(t, s, 0)[name]; got != want {
+				t.Errorf("%s is %q, want %s", name, got, want)
+			}
+		}
+		if r := s.run("doctor", "--strict"); r.code != 2 || !strings.Contains(r.out, "warn in doubt     1, the oldest since 2h\n                  fix: idempo keys list --state in_doubt\n") {
+			t.Errorf("%d %s", r.code, r.out)
+		}
+	})
+	t.Run("what is bad is an exit code, and says what to do", func(t *testing.T) {
+		t.Parallel()
+		s := newShell(t)
+		s.file("idempo.yaml", "version: 1\nstore: {sqlite: none.db}\n"+key)
+		if g := grades(t, s, 1); g["schema"] != "bad" {
+			t.Error(g)
+		}
+		if r := s.run("doctor"); !strings.Contains(r.out, "fix: idempo migrate up") {
+			t.Error(r.out)
+		}
+		if g := grades(t, s, 1, "--store", "postgres://127.0.0.1:1/d"); g["store"] != "bad" {
+			t.Error(g)
+		}
+		if g := grades(t, s, 1, "--store", "postgres://u:canary@db.invalid/d"); g["store"] != "bad" {
+			t.Error(g)
+		}
+		s.file("idempo.yaml", "version: 1\nlissen: {}\n")
+		if g := grades(t, s, 1); g["config"] != "bad" {
+			t.Error(g)
+		}
+	})
+	t.Run("weak settings: global tenant, unguarded while down, several digest keys, a readable key file", func(t *testing.T) {
+		t.Parallel()
+		s := newShell(t)
+		s.seeded()
+		s.file("idempo.yaml", "version: 1\nstore: {sqlite: idempo.db, strict: false}\ngateway:\n  tenant: {global: true}\n  upstreams: {pay: {urls: [\"http://127.0.0.1:9000\"]}}\n"+
+			"  routes:\n    - {match: POST /a, upstream: pay, operation: a, on_store_down: run, fingerprint: none}\n")
+		g := grades(t, s, 0)
+		for _, name := range []string{"tenant", "routes", "store", "digest keys"} {
+			if g[name] != "warn" {
+				t.Errorf("%s is %q", name, g[name])
+			}
+		}
+		f := s.file("data/digest.key", "made-1 0123456789abcdef0123456789abcdef\n")
+		if g := grades(t, s, 0); g["digest keys"] != "ok" || g["files"] != "" {
+			t.Error(g)
+		}
+		if err := os.Chmod(f, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if g := grades(t, s, 1); g["files"] != "bad" {
+			t.Error(g)
+		}
+		s.file("idempo.yaml", "version: 1\nstore: {sqlite: idempo.db}\nsecurity: {digest_keys: [{id: d1, value: 0123456789abcdef0123456789abcdef-}, {id: d2, value: 0123456789abcdef0123456789abcdef+}]}\n")
+		if g := grades(t, s, 0); g["digest keys"] != "warn" {
+			t.Error(g)
+		}
+	})
+	t.Run("it changes nothing", func(t *testing.T) {
+		t.Parallel()
+		s := newShell(t)
+		s.run("doctor")
+		entries, err := os.ReadDir(s.dir)
+		if err != nil || len(entries) != 0 {
+			t.Errorf("%v %v", entries, err)
+		}
+		if _, err := os.Stat(filepath.Join(s.dir, "data")); err == nil {
+			t.Error("a data folder was made")
+		}
+	})
+}
