@@ -126,5 +126,5 @@ type fakeGuard struct{ *fake }
 
 // Connect guards a fake connection.
 func (g fakeGuard) Connect(context.Context) (driver.Conn, error) {
-	return &guardConn{fullConn: &fakeConn{f: g.fake}}, nil
+	return guard(&fakeConn{f: g.fake})
 }

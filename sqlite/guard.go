@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -54,34 +55,55 @@ func (g guardConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	full, ok := c.(fullConn)
-	if !ok {
-		return nil, errors.Join(errors.New("sqlite: open: the driver lacks contexts"), c.Close())
+	guarded, err := guard(c)
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
 	}
-	return &guardConn{fullConn: full}, nil
-}
-
-type fullConn interface {
-	driver.Conn
-	driver.ConnBeginTx
-	driver.ConnPrepareContext
-	driver.ExecerContext
-	driver.QueryerContext
-	driver.Pinger
-	driver.SessionResetter
-	driver.Validator
+	return guarded, nil
 }
 
 // guardConn is one connection. database/sql uses it from one goroutine at a time.
 type guardConn struct {
-	fullConn
+	driver.Conn
+	begin   driver.ConnBeginTx
+	prepare driver.ConnPrepareContext
+	exec    driver.ExecerContext
+	query   driver.QueryerContext
+
 	inTx   bool
 	broken error // why the transaction is over although nobody was told: every further statement in it is refused
 }
 
+func guard(c driver.Conn) (*guardConn, error) {
+	g := &guardConn{Conn: c}
+	var ok [4]bool
+	g.begin, ok[0] = c.(driver.ConnBeginTx)
+	g.prepare, ok[1] = c.(driver.ConnPrepareContext)
+	g.exec, ok[2] = c.(driver.ExecerContext)
+	g.query, ok[3] = c.(driver.QueryerContext)
+	if slices.Contains(ok[:], false) {
+		return nil, errors.New("sqlite: open: the driver lacks contexts")
+	}
+	return g, nil
+}
+
+// ResetSession is the driver's, if it has one.
+func (c *guardConn) ResetSession(ctx context.Context) error {
+	if r, ok := c.Conn.(driver.SessionResetter); ok {
+		return r.ResetSession(ctx)
+	}
+	return nil
+}
+
+// IsValid is the driver's, if it has one.
+func (c *guardConn) IsValid() bool {
+	v, ok := c.Conn.(driver.Validator)
+	return !ok || v.IsValid()
+}
+
 // BeginTx begins a transaction that only the store can commit.
 func (c *guardConn) BeginTx(ctx context.Context, o driver.TxOptions) (driver.Tx, error) {
-	tx, err := c.fullConn.BeginTx(ctx, o)
+	tx, err := c.begin.BeginTx(ctx, o)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +116,7 @@ func (c *guardConn) ExecContext(ctx context.Context, query string, args []driver
 	if err := c.before(ctx, query); err != nil {
 		return nil, err
 	}
-	res, err := c.fullConn.ExecContext(ctx, query, args)
+	res, err := c.exec.ExecContext(ctx, query, args)
 	return res, c.after(err)
 }
 
@@ -103,7 +125,7 @@ func (c *guardConn) QueryContext(ctx context.Context, query string, args []drive
 	if err := c.before(ctx, query); err != nil {
 		return nil, err
 	}
-	rows, err := c.fullConn.QueryContext(ctx, query, args)
+	rows, err := c.query.QueryContext(ctx, query, args)
 	return rows, c.after(err)
 }
 
@@ -112,7 +134,7 @@ func (c *guardConn) PrepareContext(ctx context.Context, query string) (driver.St
 	if err := c.before(ctx, query); err != nil {
 		return nil, err
 	}
-	s, err := c.fullConn.PrepareContext(ctx, query)
+	s, err := c.prepare.PrepareContext(ctx, query)
 	if err != nil {
 		return nil, c.after(err)
 	}
@@ -137,8 +159,8 @@ func (c *guardConn) after(err error) error {
 	if err == nil || !c.inTx || c.broken != nil {
 		return err
 	}
-	if _, berr := c.fullConn.ExecContext(context.Background(), "BEGIN", nil); berr == nil {
-		_, _ = c.fullConn.ExecContext(context.Background(), "ROLLBACK", nil)
+	if _, berr := c.exec.ExecContext(context.Background(), "BEGIN", nil); berr == nil {
+		_, _ = c.exec.ExecContext(context.Background(), "ROLLBACK", nil)
 		c.broken = &idempo.Error{Op: "in_tx", Code: "tx_aborted", Err: shown(err), Hint: "SQLite rolled the whole transaction back when a statement failed"}
 	}
 	return err

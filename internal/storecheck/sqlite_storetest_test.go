@@ -2,8 +2,11 @@ package storecheck
 
 import (
 	"context"
+	"iter"
 	"testing"
 
+	"github.com/idempo/idempo"
+	"github.com/idempo/idempo/operator"
 	"github.com/idempo/idempo/sqlite"
 	"github.com/idempo/idempo/storetest"
 )
@@ -19,7 +22,7 @@ func sqliteSubject(t testing.TB) storetest.Subject {
 	}
 	own := sqliteHandle(t, file, goodDSN)
 	return storetest.Subject{
-		Store: s,
+		Store: listed{s},
 		Effect: func(ctx context.Context, name string) error {
 			_, err := sqlite.Tx(ctx).ExecContext(ctx, "INSERT INTO effects VALUES (?)", name)
 			return err
@@ -43,4 +46,28 @@ func sqliteSubject(t testing.TB) storetest.Subject {
 func TestSQLiteKit(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, sqliteSubject, storetest.Caps{Tx: true, Sweep: true, Take: true})
+}
+
+// listed gives the kit every record of a store, for its invariants.
+type listed struct{ *sqlite.Store }
+
+// All yields the records as the operator's list shows them.
+func (l listed) All() iter.Seq[idempo.Record] {
+	return func(yield func(idempo.Record) bool) {
+		var p operator.FindParams
+		for {
+			page, err := l.List(context.Background(), p)
+			if err != nil {
+				panic(err)
+			}
+			for _, r := range page.Records {
+				if !yield(r) {
+					return
+				}
+			}
+			if p.After = page.Next; p.After == "" {
+				return
+			}
+		}
+	}
 }
