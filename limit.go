@@ -66,6 +66,9 @@ func (l *limited) waited() context.Context {
 	stop := func() bool { return false }
 	if l.tied != nil {
 		stop = context.AfterFunc(l.tied, func() { cancel(context.Cause(l.tied)) })
+		if l.tied.Err() != nil { // at once: the first who waits may ask for the cause
+			cancel(context.Cause(l.tied))
+		}
 	}
 	end := func() {}
 	l.real = ctx
@@ -108,7 +111,7 @@ func (l *limited) Value(key any) any {
 	l.mu.Lock()
 	real, cause := l.real, l.cause
 	l.mu.Unlock()
-	if _, internal := key.(*int); internal && real == nil && (l.detached || cause != nil) {
+	if _, internal := key.(*int); internal && real == nil && (l.detached || cause != nil || l.Err() != nil) {
 		real = l.waited()
 	}
 	if real != nil {

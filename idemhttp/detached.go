@@ -42,6 +42,10 @@ type eavesdropper struct {
 	heard any
 }
 
+// Err says that it ended, or nobody would ask why.
+func (e *eavesdropper) Err() error { return context.Canceled }
+
+// Value hears the key.
 func (e *eavesdropper) Value(key any) any {
 	e.heard = key
 	return nil

@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"io"
+	"mime/multipart"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"runtime"
 	"strconv"
 	"strings"
@@ -72,6 +74,17 @@ func TestLeases(t *testing.T) {
 			if n := taken.events.count("fenced", ""); n != 1 {
 				t.Errorf("counted %d fenced writes", n)
 			}
+		})
+	})
+	t.Run("[http/H17] a handler that never looks at its context and finishes after its lease: kept", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := build(t, func(s *site, w http.ResponseWriter, r *http.Request) { time.Sleep(10 * time.Second); created(s, w, r) }, short)
+			s.store.renew = func() error { return &idempo.Error{Op: "renew", Code: "unavailable"} }
+			ctx, cancel := context.WithCancel(t.Context())
+			go func() { time.Sleep(time.Second); cancel() }() // its client has left besides
+			s.do(post("k", "{}").WithContext(ctx)).is(201, "executed")
+			s.do(post("k", "{}")).is(201, "replayed")
+			s.counted(1, 1)
 		})
 	})
 	t.Run("[http/H18] owner crashed: 409 until the lease ends, then as OnCrash says", func(t *testing.T) {
@@ -356,12 +369,14 @@ func TestClientsThatLeave(t *testing.T) {
 	}
 	t.Run("[http/H22] the handler goes on under a detached context, and the retry replays", func(t *testing.T) {
 		for _, guard := range []idempo.Guard{idempo.GuardAtomic, idempo.GuardLeased} {
-			s, err := leave(t, func(u *tune) { u.op.Guard = guard })
-			if err != nil {
-				t.Errorf("%s: the handler's context ended: %v", guard, err)
+			for _, wait := range []time.Duration{0, time.Minute} { // a waiter would have ended with its client
+				s, err := leave(t, func(u *tune) { u.op.Guard, u.rules.Wait = guard, wait })
+				if err != nil {
+					t.Errorf("%s, %v: the handler's context ended: %v", guard, wait, err)
+				}
+				s.do(post("k", "{}")).is(201, "replayed")
+				s.counted(1, 1)
 			}
-			s.do(post("k", "{}")).is(201, "replayed")
-			s.counted(1, 1)
 		}
 	})
 	t.Run("[http/H22] DisconnectCancel: atomic rolls back, leased in doubt", func(t *testing.T) {
@@ -376,6 +391,17 @@ func TestClientsThatLeave(t *testing.T) {
 				continue
 			}
 			s.do(post("k", "{}")).is(409, "in_doubt")
+			s.counted(1, 1)
+		}
+	})
+	t.Run("a client that leaves between the claim and the handler is not served, and its key is free", func(t *testing.T) {
+		for _, guard := range []idempo.Guard{idempo.GuardAtomic, idempo.GuardLeased} {
+			s := build(t, created, func(u *tune) { u.op.Guard = guard })
+			ctx, cancel := context.WithCancel(t.Context())
+			s.store.acquired = func(a idempo.Acquired) idempo.Acquired { cancel(); return a }
+			s.do(post("k", "{}").WithContext(ctx)).is(503, "store_unavailable")
+			s.counted(0, 0)
+			s.do(post("k", "{}")).is(201, "executed")
 			s.counted(1, 1)
 		}
 	})
@@ -591,6 +617,33 @@ func TestSpooledBodiesAndAnswers(t *testing.T) { // not parallel: it moves the f
 		if v := panicOf(func() { s.do(post("p", string(big), "X-Panic", "1")) }); v != "half way" {
 			t.Errorf("panic %v", v)
 		}
+		noFiles(t, temp)
+	})
+	t.Run("[http/R18] the files of a parsed multipart form are gone too", func(t *testing.T) {
+		s := build(t, func(s *site, w http.ResponseWriter, r *http.Request) {
+			if err := r.ParseMultipartForm(1); err != nil {
+				t.Error(err)
+			}
+			file, header, err := r.FormFile("f")
+			if err != nil || header.Size != int64(len(big)) {
+				t.Fatal(err)
+			}
+			if _, onDisk := file.(*os.File); !onDisk {
+				t.Error("the part is in memory: nothing is shown")
+			}
+			_ = file.Close()
+		}, nil)
+		var body bytes.Buffer
+		form := multipart.NewWriter(&body)
+		part, err := form.CreateFormFile("f", "a.bin")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = part.Write(big)
+		_ = form.Close()
+		r := post("k", body.String())
+		r.Header.Set("Content-Type", form.FormDataContentType())
+		s.do(r).is(200, "executed")
 		noFiles(t, temp)
 	})
 }

@@ -409,6 +409,30 @@ func TestTransactions(t *testing.T) {
 		other.counted(1, 0)
 		idemhttp.SetError(context.Background(), conflict)
 	})
+	t.Run("[http/H13] what a lost attempt said of itself is forgotten", func(t *testing.T) {
+		conflicts := 1
+		s := build(t, func(s *site, w http.ResponseWriter, r *http.Request) {
+			if s.runs.Load() == 1 {
+				must(t, idemhttp.SetOutcome(r.Context(), idemhttp.OutcomeKeepFailure))
+				must(t, idemhttp.SetResult(r.Context(), idemhttp.ResultPointer))
+				must(t, idemhttp.SetResource(r.Context(), "lost", "1"))
+			}
+			created(s, w, r)
+		}, nil)
+		s.store.complete = func(idempo.CompleteParams) error {
+			if conflicts--; conflicts == 0 {
+				return &idempo.Error{Op: "complete", Code: "tx_conflict"}
+			}
+			return nil
+		}
+		s.do(post("k", "{}")).is(201, "executed")
+		s.do(post("k", "{}")).is(201, "replayed")
+		s.counted(2, 1)
+		rec, err := s.engine.Lookup(t.Context(), idempo.Key{Tenant: "acct_1", Operation: "pay", ID: "k"})
+		if err != nil || rec.Result.Resource.Type != "location" {
+			t.Errorf("resource %v, %v", rec.Result.Resource, err)
+		}
+	})
 	t.Run("[http/H14] COMMIT done, reply lost: the original answer, one run; not settled: 503 outcome_unknown", func(t *testing.T) {
 		s := build(t, created, func(u *tune) { u.engine.CompleteBudget = 50 * time.Millisecond })
 		lost := 1
@@ -455,6 +479,19 @@ func TestTransactions(t *testing.T) {
 			t.Errorf("headers %v", a.header)
 		}
 	})
+	t.Run("[http/R3] a hint that left early leaves no header on the problem that follows", func(t *testing.T) {
+		s := build(t, func(s *site, w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Link", "</style.css>; rel=preload")
+			w.WriteHeader(http.StatusEarlyHints)
+			created(s, w, r)
+		}, nil)
+		s.store.complete = func(idempo.CompleteParams) error { return &idempo.Error{Op: "complete", Code: "tx_aborted"} }
+		w := &hintedWriter{ResponseRecorder: httptest.NewRecorder()}
+		s.h.ServeHTTP(w, post("k", "{}"))
+		if w.hints != 1 || w.Code != 500 || w.Header().Get("Link") != "" {
+			t.Errorf("%d hints, then %d %v", w.hints, w.Code, w.Header())
+		}
+	})
 	t.Run("[http/R16] save or commit fails: nothing of the handler's answer has left", func(t *testing.T) {
 		for _, guard := range []idempo.Guard{idempo.GuardAtomic, idempo.GuardLeased} {
 			s := build(t, created, func(u *tune) {
@@ -469,4 +506,18 @@ func TestTransactions(t *testing.T) {
 			}
 		}
 	})
+}
+
+// hintedWriter is a connection that knows 1xx answers, which httptest's does not.
+type hintedWriter struct {
+	*httptest.ResponseRecorder
+	hints int
+}
+
+func (h *hintedWriter) WriteHeader(status int) {
+	if status < 200 {
+		h.hints++
+		return
+	}
+	h.ResponseRecorder.WriteHeader(status)
 }

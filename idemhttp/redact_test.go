@@ -26,6 +26,7 @@ func TestRedactionReplacesMembersAndNothingElse(t *testing.T) {
 	ok(`{"caf\u00e9":1}`, `{"caf\u00e9":null}`, "/café")
 	ok(`{"a":{"b":1}}`, `{"a":null}`, "/a", "/a/b")
 	ok(`{"*":1}`, `{"*":null}`, "/*")
+	ok(`{"a":1}`, `{"a":1}`, "/*")
 	ok(` [1,2] `, ` [1,2] `, "/s")
 	ok(`7`, `7`, "/s")
 	for _, doc := range []string{``, `{`, `{} {}`, `{"a":1}x`, "\xff"} {

@@ -361,6 +361,20 @@ func TestStreams(t *testing.T) {
 			s.counted(1, 1)
 		})
 	}
+	t.Run("of a stream only the handler's own headers are kept", func(t *testing.T) {
+		s := build(t, func(s *site, w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("X-Own", "1")
+			_, _ = io.WriteString(w, "part")
+			w.(http.Flusher).Flush()
+		}, func(u *tune) { leased(u); u.rules.Stream = true })
+		w := httptest.NewRecorder()
+		w.Header().Set("X-Outside", "canary")
+		s.h.ServeHTTP(w, post("k", "{}"))
+		rec, err := s.engine.Lookup(t.Context(), idempo.Key{Tenant: "acct_1", Operation: "pay", ID: "k"})
+		if err != nil || rec.BodyKept || stored(rec, "X-Own") != "1" || stored(rec, "X-Outside") != "" {
+			t.Errorf("%v, %v", rec.Result.Header, err)
+		}
+	})
 	t.Run("a stream that is never flushed is an answer like others", func(t *testing.T) {
 		s := build(t, answering(400, "no"), func(u *tune) { leased(u); u.rules.Stream = true })
 		s.do(post("k", "{}")).is(400, "executed")
@@ -394,3 +408,13 @@ type goneWriter struct{ h http.Header }
 func (g *goneWriter) Header() http.Header       { return g.h }
 func (g *goneWriter) WriteHeader(int)           {}
 func (g *goneWriter) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
+
+// stored is a header that a record keeps.
+func stored(rec idempo.Record, name string) string {
+	for _, pair := range rec.Result.Header {
+		if pair[0] == name {
+			return pair[1]
+		}
+	}
+	return ""
+}

@@ -322,3 +322,10 @@ func noFiles(t *testing.T, temp string) {
 		t.Error(err)
 	}
 }
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
