@@ -226,7 +226,7 @@ func registry(m *idemprometheus.Metrics) *prometheus.Registry {
 
 func TestSeriesAreBounded(t *testing.T) {
 	t.Parallel()
-	t.Run("[operations/M3, security/SEC49] names without end do not make series without end", func(t *testing.T) {
+	t.Run("[operations/M3] [security/SEC49] names without end do not make series without end", func(t *testing.T) {
 		t.Parallel()
 		m := idemprometheus.New(idemprometheus.Config{MaxOperations: 3})
 		flood := func(n int) {

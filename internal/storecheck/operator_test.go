@@ -50,7 +50,7 @@ func testOperator(t *testing.T, open func(t *testing.T) operated) {
 	t.Run("[operations/OP18] filters intersect, on the effective state", func(t *testing.T) { t.Parallel(); filters(t, open(t)) })
 	t.Run("[operations/OP18] a list skips nothing and repeats nothing while rows come and go", func(t *testing.T) { t.Parallel(); paging(t, open(t)) })
 	t.Run("[operations/OP19] a reference finds its record, also by an alias; earlier attempts are kept", func(t *testing.T) { t.Parallel(); history(t, open(t)) })
-	t.Run("[operations/OP39, security/SEC32, security/SEC39] digest keys that do not fit are named", func(t *testing.T) { t.Parallel(); keeping(t, open(t)) })
+	t.Run("[operations/OP39] [security/SEC32] [security/SEC39] digest keys that do not fit are named", func(t *testing.T) { t.Parallel(); keeping(t, open(t)) })
 }
 
 // claimed wins a key and completes it unless result is nil.

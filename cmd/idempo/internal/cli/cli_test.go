@@ -407,7 +407,7 @@ func TestConfigCheck(t *testing.T) {
 
 func TestCompletion(t *testing.T) {
 	t.Parallel()
-	t.Run("[operations/OP12] four shells, made from the command table", func(t *testing.T) {
+	t.Run("four shells, made from the command table", func(t *testing.T) {
 		t.Parallel()
 		s := newShell(t)
 		for _, sh := range []string{"bash", "zsh", "fish", "powershell"} {

@@ -227,7 +227,7 @@ func TestKeysShow(t *testing.T) {
 			}
 		}
 	})
-	t.Run("[operations/OP28] a store that is not there, and one of another schema", func(t *testing.T) {
+	t.Run("a store that is not there, and one of another schema", func(t *testing.T) {
 		s.want(78, "", "idempo: the schema of sqlite "+filepath.Join(s.dir, "none.db")+" has version 0, this binary needs 1\n  idempo migrate up\n", "keys", "list", "--store", "none.db")
 		r := s.run("keys", "list", "--store", "postgres://u:canary@127.0.0.1:1/d")
 		if r.code != 69 || !strings.Contains(r.err, "store postgres://u:***@127.0.0.1:1/d: cannot connect") || strings.Contains(r.err, "canary") {
@@ -334,7 +334,7 @@ func (v *serving) front() string {
 
 func TestServe(t *testing.T) {
 	t.Parallel()
-	t.Run("[operations/OP40, OP43] from one command to a replay, and an orderly end", func(t *testing.T) {
+	t.Run("[operations/OP40, OP43, OP28] from one command to a replay, looked at while it serves, and an orderly end", func(t *testing.T) {
 		t.Parallel()
 		s := newShell(t)
 		var calls atomic.Int64

@@ -60,7 +60,7 @@ func TestUnsafeCombinations(t *testing.T) {
 		}
 		loads(t, routes+"    - {match: \"POST /a\", upstream: pay, operation: a, on_crash: rerun, upstream_honours_key: true}\n")
 	})
-	t.Run("[operations/OP34, http/P1] two operations that match one request", func(t *testing.T) {
+	t.Run("[operations/OP34] [http/P1] two operations that match one request", func(t *testing.T) {
 		t.Parallel()
 		_, _, err := load(t, routes+"    - {match: \"POST /{a}/b\", upstream: pay, operation: a}\n    - {match: \"POST /a/{b}\", upstream: pay, operation: b}\n", nil)
 		if err == nil || !strings.HasPrefix(err.Error(), "idempo.yaml:8:15: gateway.routes[1].match: ") || !strings.Contains(err.Error(), "gateway.routes[0].match (line 7)") {

@@ -11,7 +11,7 @@ import (
 
 func TestCanaries(t *testing.T) {
 	t.Parallel()
-	t.Run("[operations/M12, security/SEC20] secrets in key, tenant, body, credentials and configuration show in no log, metric, answer or file", func(t *testing.T) {
+	t.Run("[operations/M12] [security/SEC20] secrets in key, tenant, body, credentials and configuration show in no log, metric, answer or file", func(t *testing.T) {
 		t.Parallel()
 		dir, u := t.TempDir(), newUpstream(t)
 		var log buffer

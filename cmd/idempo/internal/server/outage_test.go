@@ -157,7 +157,7 @@ func TestStoreOutage(t *testing.T) {
 			return a, err == nil && strings.Contains(a.body, `"store":"`+word+`"`)
 		})
 	}
-	t.Run("[operations/OP42, http/P25] store down: ready all the same, unless the configuration demands the store", func(t *testing.T) {
+	t.Run("[operations/OP42] [http/P25] store down: ready all the same, unless the configuration demands the store", func(t *testing.T) {
 		if a := ready(s, "down"); a.status != 200 {
 			t.Errorf("%+v", a)
 		}

@@ -120,6 +120,7 @@ func (s *Server) Start(ctx context.Context) (err error) {
 	s.adminServer = &http.Server{Handler: &s.admin, ReadHeaderTimeout: 10 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
 		ErrorLog: log.New(io.Discard, "", 0)}
 	s.work.Go(func() { _ = s.adminServer.Serve(s.listeners[1]) })
+	s.log.Info("starting", "gateway", s.Addr().String(), "admin", s.AdminAddr().String(), "store", database.Name(c.Store))
 	if err := s.open(ctx); err != nil {
 		return err
 	}

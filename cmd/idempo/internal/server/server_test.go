@@ -278,7 +278,7 @@ func TestStartRefused(t *testing.T) {
 			t.Errorf("%T", err)
 		}
 	})
-	t.Run("[operations/OP44] a network file system, a foreign file", func(t *testing.T) {
+	t.Run("[operations/OP41] a file that is no database", func(t *testing.T) {
 		t.Parallel()
 		dir, u := t.TempDir(), newUpstream(t)
 		if err := os.WriteFile(filepath.Join(dir, "idempo.db"), []byte(strings.Repeat("no database ", 1000)), 0o600); err != nil {
@@ -290,7 +290,7 @@ func TestStartRefused(t *testing.T) {
 
 func TestDigestKeyOfTheBox(t *testing.T) {
 	t.Parallel()
-	t.Run("[operations/OP39, security/SEC39] made on first start, mode 0600; without the file the store refuses another", func(t *testing.T) {
+	t.Run("[operations/OP39] [security/SEC39] made on first start, mode 0600; without the file the store refuses another", func(t *testing.T) {
 		t.Parallel()
 		dir, u := t.TempDir(), newUpstream(t)
 		file := filepath.Join(dir, "digest.key")
@@ -401,7 +401,7 @@ func TestAdmin(t *testing.T) {
 		}
 		return a.status, body
 	}
-	t.Run("[operations/OP42, http/P25] alive and ready; detail beyond the status needs the token", func(t *testing.T) {
+	t.Run("[operations/OP42] [http/P25] alive and ready; detail beyond the status needs the token", func(t *testing.T) {
 		t.Parallel()
 		if a := call(t, "GET", "http://"+open.AdminAddr().String()+"/healthz", "", ""); a.status != 200 || a.body != "ok\n" {
 			t.Errorf("%+v", a)
@@ -417,6 +417,34 @@ func TestAdmin(t *testing.T) {
 		status, body = ready(t, guarded, "Authorization", "Bearer 0123456789abcdef")
 		if status != 200 || body["config_digest"] == nil || body["breakers"] == nil {
 			t.Errorf("no detail with token: %d %v", status, body)
+		}
+	})
+	t.Run("[operations/OP42] [http/P25] alive and not ready while the store is being opened", func(t *testing.T) {
+		t.Parallel()
+		silent, err := net.Listen("tcp", "127.0.0.1:0") // takes connections, and says nothing
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer silent.Close()
+		var log buffer
+		c := settings(t, t.TempDir(), "", behind(u), config.Override{Path: "store", Value: "postgres://app@" + silent.Addr().String() + "/d?connect_timeout=60", Origin: "test"})
+		ctx, cancel := context.WithCancel(t.Context())
+		started := make(chan error, 1)
+		go func() { started <- server.New(c, server.Options{Log: &log, Version: "v1"}).Start(ctx) }()
+		admin := eventually(t, func() (string, bool) {
+			_, rest, ok := strings.Cut(log.String(), `"admin":"`)
+			address, _, ok2 := strings.Cut(rest, `"`)
+			return address, ok && ok2
+		})
+		if a := call(t, "GET", "http://"+admin+"/readyz", "", ""); a.status != 503 {
+			t.Errorf("%+v", a)
+		}
+		if a := call(t, "GET", "http://"+admin+"/healthz", "", ""); a.status != 200 {
+			t.Errorf("%+v", a)
+		}
+		cancel()
+		if err := <-started; err == nil {
+			t.Error("it started")
 		}
 	})
 	t.Run("[operations/OP42] metrics demand the token where there is one", func(t *testing.T) {
@@ -470,7 +498,7 @@ func TestAdmin(t *testing.T) {
 
 func TestShutdown(t *testing.T) {
 	t.Parallel()
-	t.Run("[operations/OP43, http/P26] not ready, new keyed requests 503 draining, running ones finish and are delivered", func(t *testing.T) {
+	t.Run("[operations/OP43] [http/P26] not ready, new keyed requests 503 draining, running ones finish and are delivered", func(t *testing.T) {
 		t.Parallel()
 		u := newUpstream(t)
 		u.hold = make(chan struct{})
@@ -509,6 +537,28 @@ func TestShutdown(t *testing.T) {
 		}
 		if u.calls.Load() != 1 {
 			t.Errorf("%d calls", u.calls.Load())
+		}
+	})
+	t.Run("[operations/OP43] [http/P26] during shutdown.delay it is not ready, and still serves", func(t *testing.T) {
+		t.Parallel()
+		u := newUpstream(t)
+		s := server.New(settings(t, t.TempDir(), "shutdown: {delay: 1h, grace: 2h}\n", behind(u)), server.Options{Version: "v1"})
+		if err := s.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		left := make(chan int, 1)
+		go func() { left <- s.Stop(ctx) }()
+		eventually(t, func() (answer, bool) {
+			a, err := try("GET", "http://"+s.AdminAddr().String()+"/readyz", "", "")
+			return a, err == nil && a.status == 503
+		})
+		if a := call(t, "POST", "http://"+s.Addr().String()+"/", "k-1", "{}"); a.status != 201 {
+			t.Errorf("%+v", a)
+		}
+		cancel()
+		if n := <-left; n != 0 {
+			t.Errorf("%d cut", n)
 		}
 	})
 	t.Run("[operations/OP43] at shutdown.grace the rest is cut, and settles by on_crash", func(t *testing.T) {
