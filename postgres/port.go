@@ -1,6 +1,10 @@
 package postgres
 
-import "context"
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+)
 
 // Statement is one SQL statement with its arguments, $1 first: int64, bool, string, []byte or nil. Row, when not nil, is
 // called for each row it returns; scan takes pointers as database/sql does.
@@ -31,8 +35,8 @@ type Port interface {
 	// transaction that its user has ended, or that can only be rolled back, is *TxError. PortError.Sent means: COMMIT
 	// may have reached the server, and no answer came.
 	Commit(ctx context.Context, tx PortTx, statements ...Statement) error
-	// Rollback rolls tx back, then runs statements as one transaction of their own. Without statements it returns nil
-	// when nothing of tx can remain.
+	// Rollback rolls tx back, then runs statements as one transaction of their own. Where the port knows that the server
+	// gave tx up under the work (Conflict, Gone), it runs no statement and returns that error.
 	Rollback(ctx context.Context, tx PortTx, statements ...Statement) error
 }
 
@@ -79,3 +83,6 @@ func CommitRefused(err error) error {
 
 // Conflict reports whether err carries an SQLSTATE by which the server gave a transaction up, so that it may run again.
 func Conflict(err error) bool { return conflict(sqlState(err)) }
+
+// Gone reports whether err says that the server ended the session, and with it every transaction that was not committed.
+func Gone(err error) bool { return cut(sqlState(err)) || errors.Is(err, driver.ErrBadConn) }

@@ -16,6 +16,9 @@ var errEndBudget = errors.New("no answer to the end of the transaction")
 // sqlPort is the Port over database/sql: one statement, one round trip.
 type sqlPort struct{ db *sql.DB }
 
+// NewPort returns the Port that New uses, for who wants to stand between: Over(ctx, port, o) with it is New.
+func NewPort(db *sql.DB) Port { return sqlPort{db} }
+
 // sqlTx is a transaction of database/sql.
 type sqlTx struct {
 	tx   *sql.Tx

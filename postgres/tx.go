@@ -58,9 +58,9 @@ func (t *session) abandon(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case Conflict(err):
+	case Conflict(err) || Gone(err): // the server ended the transaction; nothing of it can be committed
 		return &idempo.Error{Op: "commit", Code: "tx_conflict", Err: shown(err)}
-	case Conflict(noted):
+	case noted != nil:
 		return &idempo.Error{Op: "commit", Code: "tx_conflict", Err: shown(noted)}
 	}
 	return err
@@ -87,7 +87,7 @@ func (t *session) commit(ctx context.Context) error {
 	}
 	if kept != nil {
 		err := port.Rollback(ctx, t.tx, kept...)
-		if Conflict(err) {
+		if _, sent := errors.AsType[*PortError](err); err != nil && !sent { // noted of the work
 			return &idempo.Error{Op: "commit", Code: "tx_conflict", Err: shown(err)}
 		}
 		return ended(err, true)

@@ -165,12 +165,12 @@ func (p port) Commit(ctx context.Context, tx postgres.PortTx, statements ...post
 	defer t.conn.Release()
 	status := t.conn.Conn().PgConn().TxStatus()
 	switch {
-	case ended, status == 'I':
-		t.rollback(end)
-		return &postgres.TxError{Code: "tx_ended"}
 	case noted != nil:
 		t.rollback(end)
 		return &postgres.TxError{Code: "tx_conflict", Err: noted}
+	case ended, status == 'I':
+		t.rollback(end)
+		return &postgres.TxError{Code: "tx_ended"}
 	case status == 'E':
 		t.rollback(end)
 		return &postgres.TxError{Code: "tx_aborted", Err: t.first()}

@@ -23,7 +23,7 @@ type transaction struct {
 	mu     sync.Mutex
 	closed bool  // by InTx
 	ended  bool  // by the work
-	noted  error // the first conflict
+	noted  error // the first by which the server gave the transaction up
 	failed error // the first error of any statement
 }
 
@@ -52,7 +52,7 @@ func (t *transaction) note(err error) error {
 	if t.failed == nil {
 		t.failed = err
 	}
-	if t.noted == nil && postgres.Conflict(err) {
+	if t.noted == nil && (postgres.Conflict(err) || postgres.Gone(err)) {
 		t.noted = err
 	}
 	return err

@@ -86,17 +86,21 @@ func schemaName(t testing.TB, dsn string) string {
 	t.Helper()
 	name := fmt.Sprintf("t%d_%d_%d", os.Getpid(), schemas.Add(1), time.Now().UnixNano()%1e9)
 	t.Cleanup(func() {
-		db, err := sql.Open("pgx", dsn)
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		defer func() { _ = db.Close() }()
-		if _, err := db.ExecContext(context.Background(), `drop schema if exists "`+name+`" cascade`); err != nil {
+		if _, err := openCleanup(dsn, `drop schema if exists "`+name+`" cascade`); err != nil {
 			t.Error(err)
 		}
 	})
 	return name
+}
+
+// openCleanup runs one statement after the test's own connections are gone.
+func openCleanup(dsn, statement string) (sql.Result, error) {
+	db, err := sql.Open("pgx", dsn)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = db.Close() }()
+	return db.ExecContext(context.Background(), statement)
 }
 
 // pgEffects is a table beside the store: what the work does to the world.
@@ -114,8 +118,22 @@ type pg struct {
 	exec func(ctx context.Context, query string, args ...any) error
 	// end commits the transaction that ctx carries, as a careless caller would.
 	end func(ctx context.Context) error
+	// at is begin in another database, by the same driver.
+	at func(ctx context.Context, dsn string) (context.Context, func() error, func() error, error)
+	// full runs f while every connection of the store's pool is taken.
+	full func(t testing.TB, f func())
 	// begin opens a transaction of the caller's own.
 	begin func(ctx context.Context) (joined context.Context, commit, rollback func() error, err error)
+}
+
+// deferred makes the first transaction that has the effect what fail at its COMMIT with an SQLSTATE.
+func (p *pg) deferred(ctx context.Context, what, state string) error {
+	_, err := p.db.ExecContext(ctx, fmt.Sprintf(`create sequence "%[1]s"."once %[2]s";
+create function "%[1]s"."fail %[2]s"() returns trigger language plpgsql as $$ begin
+  if new.what = '%[2]s' and nextval('"%[1]s"."once %[2]s"') = 1 then raise exception 'injected' using errcode = '%[3]s'; end if; return new; end $$;
+create constraint trigger "t %[2]s" after insert on "%[1]s".effects deferrable initially deferred for each row execute function "%[1]s"."fail %[2]s"()`,
+		p.o.Schema, what, state))
+	return err
 }
 
 // effect does the work's effect once in the transaction of ctx.
@@ -185,6 +203,21 @@ func openSQL(t testing.TB, driver, dsn string, o postgres.Options) *pg {
 			_, err := postgres.Tx(ctx).ExecContext(ctx, query, args...)
 			return err
 		},
+		at: func(ctx context.Context, dsn string) (context.Context, func() error, func() error, error) {
+			tx, err := openDB(t, driver, dsn).BeginTx(ctx, nil)
+			if err != nil {
+				return nil, nil, nil, err
+			}
+			return postgres.WithTx(ctx, tx), tx.Commit, tx.Rollback, nil
+		},
+		full: func(t testing.TB, f func()) {
+			db.SetMaxOpenConns(1)
+			c, err := db.Conn(t.Context())
+			must(t, err)
+			f()
+			must(t, c.Close())
+			db.SetMaxOpenConns(0)
+		},
 		begin: func(ctx context.Context) (context.Context, func() error, func() error, error) {
 			tx, err := db.BeginTx(ctx, nil)
 			if err != nil {
@@ -216,6 +249,25 @@ func pgxStore(t testing.TB, pool *pgxpool.Pool, dsn string, o postgres.Options) 
 		exec: func(ctx context.Context, query string, args ...any) error {
 			_, err := idempgx.Tx(ctx).Exec(ctx, query, args...)
 			return err
+		},
+		at: func(ctx context.Context, dsn string) (context.Context, func() error, func() error, error) {
+			tx, err := openPool(t, dsn).Begin(ctx)
+			if err != nil {
+				return nil, nil, nil, err
+			}
+			return idempgx.WithTx(ctx, tx), func() error { return tx.Commit(ctx) }, func() error { return tx.Rollback(ctx) }, nil
+		},
+		full: func(t testing.TB, f func()) {
+			held := make([]*pgxpool.Conn, pool.Config().MaxConns)
+			for i := range held {
+				c, err := pool.Acquire(t.Context())
+				must(t, err)
+				held[i] = c
+			}
+			f()
+			for _, c := range held {
+				c.Release()
+			}
 		},
 		begin: func(ctx context.Context) (context.Context, func() error, func() error, error) {
 			tx, err := pool.Begin(ctx)

@@ -1,0 +1,238 @@
+package storecheck
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync/atomic"
+	"testing"
+
+	"github.com/idempo/idempo"
+	"github.com/idempo/idempo/postgres"
+)
+
+// pgEngine is an engine over p with an atomic and a leased operation.
+func pgEngine(t testing.TB, p *pg) *idempo.Engine {
+	t.Helper()
+	e, err := idempo.New(p.Store, idempo.Config{
+		DigestKeys: []idempo.Secret{{ID: "k1", Value: []byte("0123456789abcdef0123456789abcdef")}},
+		Operations: []idempo.Operation{
+			{Name: "atomic", Guard: idempo.GuardAtomic},
+			{Name: "leased", Guard: idempo.GuardLeased},
+		},
+	})
+	must(t, err)
+	return e
+}
+
+func request(operation, id string) idempo.Request {
+	return idempo.Request{Key: idempo.Key{Tenant: "acct", Operation: operation, ID: id}, Input: [][]byte{[]byte("in")}}
+}
+
+// throughProxy runs f on the native and the database/sql stores, each behind a proxy.
+func throughProxy(t *testing.T, f func(t *testing.T, p *pg, x *proxy)) {
+	dsn := postgresDSN(t)
+	for _, o := range pgOpeners() {
+		t.Run(o.name, func(t *testing.T) {
+			t.Parallel()
+			opts := migrated(t, dsn, postgres.Options{})
+			x, behind := newProxy(t, dsn)
+			f(t, o.open(t, behind, opts), x)
+		})
+	}
+}
+
+// commitOf matches the write by which p sends COMMIT. The native one executes a prepared statement, whose name pgx makes
+// from its text; the write that prepares it is not meant.
+func commitOf(p *pg) func([]byte) bool {
+	if p.name != "idempgx" {
+		return commits
+	}
+	sum := sha256.Sum256([]byte("commit"))
+	name := []byte("stmtcache_" + hex.EncodeToString(sum[:24]))
+	return func(data []byte) bool { return bytes.Contains(data, name) && !commits(data) }
+}
+
+func TestPostgresCommitInDoubt(t *testing.T) {
+	t.Parallel()
+	throughProxy(t, func(t *testing.T, p *pg, x *proxy) {
+		e := pgEngine(t, p)
+		// once does an operation whose COMMIT meets f in its first run.
+		once := func(t *testing.T, id string, f fault, during func()) (idempo.Begun, int64, error) {
+			if _, err := e.Do(t.Context(), request("atomic", id+" before"), func(context.Context, *idempo.Claim) (idempo.Result, error) {
+				return idempo.Result{}, nil
+			}); err != nil { // so that the connection knows the statements, and the next write is the commit
+				t.Fatal(err)
+			}
+			var runs atomic.Int64
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				if during != nil {
+					during()
+				}
+			}()
+			b, err := e.Do(t.Context(), request("atomic", id), func(ctx context.Context, _ *idempo.Claim) (idempo.Result, error) {
+				n := runs.Add(1)
+				if err := p.effect(ctx, id); err != nil {
+					return idempo.Result{}, err
+				}
+				if n == 1 {
+					x.arm(f, commitOf(p))
+				}
+				return idempo.Result{Status: 200, Body: fmt.Appendf(nil, "run %d", n)}, nil
+			})
+			<-done
+			return b, runs.Load(), err
+		}
+		effects := func(t *testing.T, id string, want int) {
+			t.Helper()
+			if n := p.count(t, `select count(*) from SCHEMA.effects where what = $1`, id); n != want {
+				t.Errorf("%d effects, want %d", n, want)
+			}
+		}
+		t.Run("[stores/CT12] COMMIT done, its answer lost: recognised as done, not run again", func(t *testing.T) {
+			b, runs, err := once(t, "ct12", dropAnswer, nil)
+			if err != nil || b.Verdict != idempo.VerdictRun || runs != 1 || string(b.Record.Result.Body) != "run 1" {
+				t.Errorf("%q %v, %d runs, %q", b.Verdict, err, runs, b.Record.Result.Body)
+			}
+			effects(t, "ct12", 1)
+		})
+		t.Run("[stores/CT11] reset before COMMIT reaches the server: nothing of the first run remains", func(t *testing.T) {
+			b, runs, err := once(t, "ct11", cutBefore, nil)
+			if err != nil || b.Verdict != idempo.VerdictRun || runs != 2 || string(b.Record.Result.Body) != "run 2" {
+				t.Errorf("%q %v, %d runs, %q", b.Verdict, err, runs, b.Record.Result.Body)
+			}
+			effects(t, "ct11", 1)
+		})
+		t.Run("[stores/CT13] COMMIT delayed on the wire: settling waits for the decision, no second run meanwhile", func(t *testing.T) {
+			release := make(chan struct{})
+			b, runs, err := once(t, "ct13", hold, func() {
+				defer close(release)
+				for x.struck() == nil {
+					if pauseTest(t) {
+						return
+					}
+				}
+				<-x.struck()
+				// The settling claim asks on a connection of its own, and finds the key in use by the open transaction.
+				for before := x.count(); x.count() == before; {
+					if pauseTest(t) {
+						break
+					}
+				}
+				x.release()
+			})
+			<-release
+			if err != nil || b.Verdict != idempo.VerdictRun || runs != 1 || string(b.Record.Result.Body) != "run 1" {
+				t.Errorf("%q %v, %d runs, %q", b.Verdict, err, runs, b.Record.Result.Body)
+			}
+			effects(t, "ct13", 1)
+		})
+	})
+}
+
+// pauseTest yields until the test's end; true: it is over.
+func pauseTest(t testing.TB) bool {
+	runtime.Gosched()
+	select {
+	case <-t.Context().Done():
+		return true
+	default:
+		return false
+	}
+}
+
+func TestPostgresCommitUnknown(t *testing.T) {
+	t.Parallel()
+	throughProxy(t, func(t *testing.T, p *pg, x *proxy) {
+		inTx := func(t *testing.T, f fault, match func([]byte) bool) (idempo.AcquireParams, error) {
+			w := pgClaim(idempo.GuardAtomic)
+			must(t, p.InTx(t.Context(), func(ctx context.Context) error {
+				_, err := p.Complete(ctx, pgResult(w, pgAcquire(t, ctx, p, w, idempo.VerdictRun), "before"))
+				return err
+			}))
+			c := pgClaim(idempo.GuardAtomic)
+			return c, p.InTx(t.Context(), func(ctx context.Context) error {
+				a := pgAcquire(t, ctx, p, c, idempo.VerdictRun)
+				must(t, p.effect(ctx, c.Key.ID[:8]))
+				_, err := p.Complete(ctx, pgResult(c, a, "body"))
+				x.arm(f, match)
+				return err
+			})
+		}
+		t.Run("InTx says Unknown exactly where COMMIT was sent and not answered", func(t *testing.T) {
+			_, err := inTx(t, dropAnswer, commitOf(p))
+			if e, ok := pgError(err); !ok || e.Code != "unavailable" || !e.Unknown {
+				t.Errorf("answer lost: %v", err)
+			}
+			_, err = inTx(t, cutBefore, commitOf(p)) // the client cannot know better
+			if e, ok := pgError(err); !ok || e.Code != "unavailable" || !e.Unknown {
+				t.Errorf("cut before: %v", err)
+			}
+			if p.name == "idempgx" {
+				return // record and COMMIT are one write
+			}
+			_, err = inTx(t, cutBefore, anyWrite) // the record's own statement, before COMMIT
+			if e, ok := pgError(err); !ok || e.Code != "unavailable" || e.Unknown {
+				t.Errorf("cut before the record: %v", err)
+			}
+		})
+		t.Run("[stores/CT15] the answer of an autocommit claim, renewal, completion, release is lost: the same call again is harmless", func(t *testing.T) {
+			c := pgClaim(idempo.GuardLeased)
+			var a idempo.Acquired
+			again := func(what string, call func() error) {
+				t.Helper()
+				x.arm(dropAnswer, anyWrite)
+				err := call()
+				<-x.struck()
+				if e, ok := pgError(err); err != nil && (!ok || e.Code != "unavailable" || !e.Unknown) {
+					t.Fatalf("%s: %v", what, err)
+				}
+				if err := call(); err != nil {
+					t.Fatalf("%s, again: %v", what, err)
+				}
+			}
+			must(t, warm(p))
+			again("claim", func() (err error) { a, err = p.Acquire(t.Context(), c); return err })
+			if a.Verdict != idempo.VerdictRun || a.Record.Attempt != 1 {
+				t.Fatalf("%q attempt %d", a.Verdict, a.Record.Attempt)
+			}
+			again("renew", func() error {
+				_, err := p.Renew(t.Context(), idempo.RenewParams{Key: c.Key, Token: c.Token, Lease: c.Lease})
+				return err
+			})
+			again("complete", func() error { _, err := p.Complete(t.Context(), pgResult(c, a, "body")); return err })
+			d := pgClaim(idempo.GuardLeased)
+			pgAcquire(t, t.Context(), p, d, idempo.VerdictRun)
+			again("release", func() error {
+				_, err := p.Release(t.Context(), idempo.ReleaseParams{Key: d.Key, Token: d.Token, To: idempo.StateFailed, Retention: d.Lease})
+				return err
+			})
+		})
+	})
+}
+
+// warm makes the store's statements known to a connection, so that the next write is the statement itself.
+func warm(p *pg) error {
+	c := pgClaim(idempo.GuardLeased)
+	for range 2 {
+		a, err := p.Acquire(context.Background(), c)
+		if err != nil {
+			return err
+		}
+		if _, err := p.Renew(context.Background(), idempo.RenewParams{Key: c.Key, Token: c.Token, Lease: c.Lease}); a.Verdict == idempo.VerdictRun && err != nil {
+			return err
+		}
+		if a.Verdict == idempo.VerdictRun {
+			if _, err := p.Complete(context.Background(), pgResult(c, a, "x")); err != nil {
+				return err
+			}
+		}
+	}
+	return errors.Join()
+}
