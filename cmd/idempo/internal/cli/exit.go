@@ -49,7 +49,7 @@ func exitMeaning(code int) string {
 }
 
 // docsURL is where messages link to.
-const docsURL = "https://github.com/idempo/idempo/blob/main/docs/guides/errors.md"
+const docsURL = "https://github.com/idempo/idempo/blob/main/docs/guides/command-errors.md"
 
 // failure is an outcome other than success: an exit code, a stable word and what a person needs to go on.
 type failure struct {
