@@ -182,7 +182,7 @@ func (p RenewParams) Judge(r Record, found bool, now time.Time) (Record, error) 
 }
 
 // Judge decides a Complete of the stored record r at now. write says that the returned record is to be written; false
-// with nil error: the same result is there already.
+// with nil error: the same result is there already. The record's Result is p's own: who keeps it in memory copies it.
 func (p CompleteParams) Judge(r Record, found bool, now time.Time) (rec Record, write bool, err error) {
 	eff, live := r.Effective(now)
 	own := found && live && r.Token.Equal(p.Token) && !p.Token.IsZero()
@@ -210,7 +210,7 @@ func (p CompleteParams) Judge(r Record, found bool, now time.Time) (rec Record, 
 
 func (p CompleteParams) completed(c Record, now time.Time) Record {
 	c.State, c.Token, c.CompletedAt, c.ChangedAt, c.Now = StateCompleted, p.Token, now, now, now
-	c.Result, c.BodySize, c.BodySHA256, c.BodyKept, c.Sealed = p.Result.clone(), p.Size, bytes.Clone(p.SHA256), p.Kept, p.Sealed
+	c.Result, c.BodySize, c.BodySHA256, c.BodyKept, c.Sealed = p.Result, p.Size, bytes.Clone(p.SHA256), p.Kept, p.Sealed
 	c.References = append(c.References, p.References...)
 	c.DueAt, c.Note = time.Time{}, ""
 	c.ExpiresAt = now.Add(p.Retention)

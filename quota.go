@@ -19,6 +19,7 @@ type usage struct {
 	running, admitted int
 	tokens            float64
 	at                time.Time
+	release           func() // takes one of admitted back
 }
 
 func (q *quotas) init(limit Quota) { q.limit, q.tenants = limit, map[string]*usage{} }
@@ -32,6 +33,11 @@ func (q *quotas) of(tenant string) *usage {
 			q.drop()
 		}
 		u = &usage{tokens: float64(q.limit.Burst), at: now}
+		u.release = func() {
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			u.admitted--
+		}
 		q.tenants[tenant] = u
 	}
 	u.tokens = min(float64(q.limit.Burst), u.tokens+now.Sub(u.at).Seconds()*q.limit.NewPerSecond)
@@ -91,9 +97,5 @@ func (e *Engine) Admit(tenant string) (release func(), err error) {
 		return nil, &Error{Op: "admit", Code: "quota_exceeded", RetryAfter: time.Second}
 	}
 	u.admitted++
-	return func() {
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		u.admitted--
-	}, nil
+	return u.release, nil
 }
