@@ -130,3 +130,30 @@ func TestLinkedModules(t *testing.T) {
 		}
 	})
 }
+
+func TestSecurityPages(t *testing.T) {
+	t.Parallel()
+	t.Run("[security/SEC83] SECURITY.md says versions, report path and what counts; the threat model has rows and tests", func(t *testing.T) {
+		policy, err := os.ReadFile(filepath.Join(repository, "SECURITY.md"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, heading := range []string{"## Supported versions", "## Reporting", "## What counts"} {
+			if !strings.Contains(string(policy), heading+"\n\n") {
+				t.Errorf("SECURITY.md has no %q", heading)
+			}
+		}
+		model, err := os.ReadFile(filepath.Join(repository, "docs", "threat-model.md"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, adversary := range []string{"another tenant", "caller with valid credentials", "network client without credentials",
+			"reader of database", "writer of the database", "webhook sender", "operator with a lesser role"} {
+			_, rest, found := strings.Cut(string(model), "\n| "+adversary)
+			line, _, _ := strings.Cut(rest, "\n")
+			if !found || !strings.Contains(line, "SEC") || !strings.Contains(line, "[test: ") && !strings.Contains(line, "not in this version: ") {
+				t.Errorf("docs/threat-model.md names no rows and tests for %q", adversary)
+			}
+		}
+	})
+}
