@@ -77,7 +77,7 @@ func (d *doctor) examine(ctx context.Context, c *cobra.Command) {
 	src := d.a.source(c)
 	s, warnings, err := config.Load(src)
 	if err != nil {
-		for _, line := range strings.Split(err.Error(), "\n") {
+		for line := range strings.SplitSeq(err.Error(), "\n") {
 			d.bad("config", "idempo config check", "%s", line)
 		}
 		return

@@ -32,15 +32,15 @@ func TestEveryGatewayFieldHasAKey(t *testing.T) {
 		if typ.Kind() != reflect.Struct {
 			return
 		}
-		for i := range typ.NumField() {
-			name, _, _ := strings.Cut(typ.Field(i).Tag.Get("yaml"), ",")
+		for field := range typ.Fields() {
+			name, _, _ := strings.Cut(field.Tag.Get("yaml"), ",")
 			if name == "" || name == "-" {
 				continue
 			}
 			if p := prefix + "." + name; !keys[p] {
-				t.Errorf("%s.%s: no key %s", typ, typ.Field(i).Name, p)
+				t.Errorf("%s.%s: no key %s", typ, field.Name, p)
 			} else {
-				walk(p, typ.Field(i).Type)
+				walk(p, field.Type)
 			}
 		}
 	}

@@ -47,16 +47,6 @@ func (v *value) at(name string) *value {
 
 func (v *value) duration() time.Duration { return time.Duration(v.num) }
 func (v *value) isTrue() bool            { return v.num == 1 }
-func (v *value) has() bool               { return v.set }
-
-// texts are the items of a list of scalars; nil where there are none.
-func (v *value) texts() []string {
-	var out []string
-	for _, m := range v.members {
-		out = append(out, m.text)
-	}
-	return out
-}
 
 // where names the place for a message that speaks of two places.
 func (v *value) where() string {
