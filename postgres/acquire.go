@@ -66,19 +66,25 @@ func inUse(p idempo.AcquireParams, now time.Time) idempo.Acquired {
 }
 
 // judgeAll judges p on every record that its digests stand for: whichever refuses decides. With write the first one is
-// to be replaced.
-func judgeAll(p idempo.AcquireParams, r rows) (a idempo.Acquired, write bool, err error) {
-	for i, rec := range r.recs {
+// to be replaced. Over are records of other keys that are gone and only hold one of p.Unique: they are to be removed
+// first.
+func judgeAll(p idempo.AcquireParams, r rows) (a idempo.Acquired, over []idempo.Record, write bool, err error) {
+	first := true
+	for _, rec := range r.recs {
+		if _, live := rec.Effective(r.now); !live && p.Foreign(rec) {
+			over = append(over, rec)
+			continue
+		}
 		one, write, err := p.Judge(rec, true, r.now)
 		if err != nil || !write {
-			return one, false, err
+			return one, nil, false, err
 		}
-		if i == 0 {
-			a = one
+		if first {
+			a, first = one, false
 			a.Record.Key = rec.Key // in its row's place, also where its digest is another one of p's
 		}
 	}
-	return a, true, nil
+	return a, over, true, nil
 }
 
 // claimLeased is one try at a leased claim, an issued or an enqueued key.
@@ -116,9 +122,17 @@ func (s *Store) claimLeased(ctx context.Context, t *session, p idempo.AcquirePar
 			return idempo.Acquired{}, busy, nil
 		}
 	}
-	a, write, err := judgeAll(p, r)
+	a, over, write, err := judgeAll(p, r)
 	if err != nil || !write {
 		return a, decided, err
+	}
+	if len(over) > 0 {
+		for _, rec := range over {
+			if _, err := s.remove(ctx, t, rec); err != nil {
+				return a, busy, err
+			}
+		}
+		return a, changed, nil
 	}
 	ok, err := s.swap(ctx, t, r.recs[0], a.Record, swapping{ids: ids, locks: s.locks(p.Key, ids)})
 	switch {
@@ -203,9 +217,13 @@ func (s *Store) claimAtomic(ctx context.Context, t *session, p idempo.AcquirePar
 	c := &change{ids: ids}
 	var a idempo.Acquired
 	if len(r.recs) > 0 {
+		var over []idempo.Record
 		var write bool
-		if a, write, err = judgeAll(p, r); err != nil || !write {
+		if a, over, write, err = judgeAll(p, r); err != nil || !write {
 			return a, decided, err
+		}
+		if len(over) > 0 {
+			return a, changed, s.removeLocked(ctx, t, over)
 		}
 		c.from = r.recs[0]
 		if !contains(c.ids, c.from.Key.ID) {

@@ -76,8 +76,7 @@ func (s *Store) writeChange(ctx context.Context, t *session, c *change, rec idem
 		t.drop(c)
 		return nil
 	case rec.State == "":
-		st = s.q["remove"].with(values(c.from, time.Time{}), append(s.old(c.from), "timeout", timeout(t))...)
-		st.Row = counted(&n)
+		st = s.removeStatement(t, c.from, &n)
 	case c.from.State == "":
 		rec.Key = c.key
 		st = s.putStatement(rec, c.ids, t.start, timeout(t))

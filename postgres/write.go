@@ -60,13 +60,27 @@ func (s *Store) putStatement(rec idempo.Record, ids []string, start, timeout any
 	return s.q[name].with(values(rec, time.Time{}), extra...)
 }
 
-// remove deletes the row of old with its aliases and reports whether it was still there.
-func (s *Store) remove(ctx context.Context, t *session, old idempo.Record) (bool, error) {
+// removeStatement deletes the row of old with its aliases and earlier attempts, if it is still there.
+func (s *Store) removeStatement(t *session, old idempo.Record, n *int) Statement {
 	st := s.q["remove"].with(values(old, time.Time{}), append(s.old(old), "timeout", timeout(t))...)
+	st.Row = counted(n)
+	return st
+}
+
+// remove does removeStatement at once and reports whether the row was still there.
+func (s *Store) remove(ctx context.Context, t *session, old idempo.Record) (bool, error) {
 	var n int
-	st.Row = counted(&n)
-	err := s.run(ctx, t, st)
+	err := s.run(ctx, t, s.removeStatement(t, old, &n))
 	return n == 1, err
+}
+
+// removeLocked removes records in a transaction that is locked.
+func (s *Store) removeLocked(ctx context.Context, t *session, old []idempo.Record) error {
+	statements := make([]Statement, len(old))
+	for i, rec := range old {
+		statements[i] = s.removeStatement(t, rec, new(int))
+	}
+	return s.runLocked(ctx, t, statements...)
 }
 
 // judge is the Judge method of a write.

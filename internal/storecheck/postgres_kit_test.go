@@ -11,8 +11,14 @@ import (
 
 // subject opens a store of one kind, twice on the same schema, for the kit.
 func (o pgOpener) subject(t testing.TB, dsn string) storetest.Subject {
+	return o.subjectOn(t, dsn, dsn)
+}
+
+// subjectOn is subject for a store that reaches its server another way than who prepares it.
+func (o pgOpener) subjectOn(t testing.TB, dsn, through string) storetest.Subject {
 	opts := migrated(t, dsn, postgres.Options{})
-	p, again := o.open(t, dsn, opts), o.open(t, dsn, opts)
+	p, again := o.open(t, through, opts), o.open(t, through, opts)
+	p.db = openDB(t, "pgx", dsn)
 	return storetest.Subject{
 		Store: p.Store, Again: again.Store,
 		Effect: func(ctx context.Context, name string) error {
