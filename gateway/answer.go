@@ -39,8 +39,7 @@ func markersOf(h http.Header) http.Header {
 type answerWriter struct {
 	http.ResponseWriter
 	foreign http.Header // the upstream's markers, set before the head is written
-	body    *incoming   // of the request; nil: none
-	last    bool        // a broken body ends the connection
+	body    *incoming   // of the request, where reading it in part ends the connection; else nil
 
 	mu       sync.Mutex
 	own      http.Header // set while the caller may be answered early: the guard's own header map
@@ -82,7 +81,7 @@ func (a *answerWriter) WriteHeader(status int) {
 		}
 	}
 	a.sync()
-	if a.last && a.body.broken.Load() {
+	if status >= 200 && a.body.spoilt() {
 		a.ResponseWriter.Header().Set("Connection", "close")
 	}
 	a.ResponseWriter.WriteHeader(status)
@@ -179,11 +178,11 @@ func (rt *route) serveWithin(v *visit, r *http.Request, guard http.Handler) {
 	wait := &waiting{started: make(chan *idempo.Claim, 1)}
 	r = r.WithContext(context.WithValue(r.Context(), (*waitingKey)(nil), wait))
 	done := make(chan any, 1)
-	rt.g.work.Go(func() {
+	go func() { // Drain waits for it: the guard counts it as running
 		defer func() { done <- recover() }()
 		guard.ServeHTTP(v.w, r)
 		v.w.finish()
-	})
+	}()
 	var claim *idempo.Claim
 	select {
 	case claim = <-wait.started:

@@ -48,11 +48,12 @@ type conn struct {
 
 	refused   atomic.Pointer[refusal]
 	switching atomic.Int32 // a switchState
+	born      time.Time
+	written   atomic.Int64 // when the write deadline was set last, in ns after born; 0: never
 
 	mu        sync.Mutex
 	readUntil time.Time // what net/http asked for
 	headUntil time.Time // ours, while a head is incomplete
-	written   time.Time // when the write deadline was set last
 	closed    bool
 }
 
@@ -80,7 +81,7 @@ const (
 )
 
 func newConn(c net.Conn, limits *connLimits, done func()) *conn {
-	return &conn{Conn: c, limits: limits, done: done, head: headScan{max: limits.head}}
+	return &conn{Conn: c, limits: limits, done: done, head: headScan{max: limits.head}, born: time.Now()}
 }
 
 // Read passes on what has been judged, and reads on where nothing has.
@@ -304,11 +305,10 @@ func (c *conn) extendWrite() {
 	if c.limits.write <= 0 {
 		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if now := time.Now(); now.Sub(c.written) > c.limits.write/4 {
-		c.written = now
-		c.Conn.SetWriteDeadline(now.Add(c.limits.write))
+	now, last := time.Since(c.born), c.written.Load()
+	if last == 0 || now-time.Duration(last) > c.limits.write/4 {
+		c.written.Store(max(1, int64(now)))
+		c.Conn.SetWriteDeadline(time.Now().Add(c.limits.write))
 	}
 }
 

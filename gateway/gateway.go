@@ -203,6 +203,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.refuse(w, r, bad)
 		return
 	}
+	r = g.withBody(w, r)
 	g.names.clean(r.Header, g.config.AllowMethodOverride)
 	if name := g.config.Tenant.Header; name != "" && !g.trusted.contain(addrOf(r.RemoteAddr)) {
 		g.dropUntrusted(r, name)

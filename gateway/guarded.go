@@ -135,7 +135,11 @@ func visitOf(ctx context.Context) *visit {
 // serveGuarded finds out who the caller is and hands over to the guard.
 func (rt *route) serveGuarded(w http.ResponseWriter, r *http.Request, guard http.Handler) {
 	v := &visit{}
-	if rt.asksTenant(r) {
+	asks := rt.asksTenant(r)
+	if b := incomingOf(r.Context()); b != nil {
+		b.whole = asks // keyed: read before anything is claimed
+	}
+	if asks {
 		v.caller, v.err = rt.g.tenants.identify(r)
 		if a, ok := errors.AsType[*answerError](v.err); ok {
 			a.write(w)
@@ -143,10 +147,8 @@ func (rt *route) serveGuarded(w http.ResponseWriter, r *http.Request, guard http
 		}
 	}
 	v.w = &answerWriter{ResponseWriter: w}
-	if r.Body != nil && r.Body != http.NoBody {
-		v.w.body = &incoming{ReadCloser: r.Body, in: r, control: http.NewResponseController(w), each: rt.g.config.Timeouts.ReadBody, whole: true}
-		v.w.last = r.ProtoMajor == 1
-		r.Body = v.w.body
+	if b := incomingOf(r.Context()); b != nil && r.ProtoMajor == 1 {
+		v.w.body = b
 	}
 	r = r.WithContext(context.WithValue(r.Context(), (*visitKey)(nil), v))
 	if rt.config.AnswerWithin > 0 {

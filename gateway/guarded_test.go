@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -348,14 +349,25 @@ func TestLimits(t *testing.T) {
 		if !slow.ended() {
 			t.Error("slow body: the connection stays")
 		}
+		for _, unread := range []string{"POST /v1/payments", "PUT /v1/payments"} { // refused before the body, which never comes
+			c := dialRaw(t, g.address)
+			c.send(unread + " HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\n")
+			if c.answer(); !c.ended() {
+				t.Errorf("%s: the connection stays", unread)
+			}
+		}
 		head := dialRaw(t, g.address)
 		head.send("POST /v1/payments HTTP/1.1\r\nHost: h\r\n")
 		if !head.ended() {
 			t.Error("slow head: the connection stays")
 		}
-		if got.count() != 0 {
-			t.Errorf("%d calls", got.count())
+		got.mu.Lock()
+		for _, r := range got.requests {
+			if r.Method == "POST" {
+				t.Error("a call")
+			}
 		}
+		got.mu.Unlock()
 		g.want(g.do("POST", "/v1/payments", "abc", "Idempotency-Key: k2"), 200, "executed", "")
 		reader := dialRaw(t, g.address)
 		reader.Conn.(*net.TCPConn).SetReadBuffer(1)
@@ -368,6 +380,40 @@ func TestLimits(t *testing.T) {
 		})
 		if got.count() != before+1 {
 			t.Errorf("%d calls", got.count()-before)
+		}
+	})
+}
+
+func TestBodies(t *testing.T) {
+	t.Parallel()
+	t.Run("[security/SEC59] over the limit while reading, and a gzip bomb", func(t *testing.T) {
+		t.Parallel()
+		up, calls := counting(t, nil)
+		g := newWorld(t).gate(payTo(func(r *Route) { r.MaxBody, r.MaxInflated = 10<<10, 100<<10 }, up.URL), nil)
+		chunked := dialRaw(t, g.address)
+		chunked.send("POST /v1/payments HTTP/1.1\r\nHost: h\r\nIdempotency-Key: k1\r\nTransfer-Encoding: chunked\r\n\r\n")
+		for range 11 {
+			chunked.send("400\r\n" + strings.Repeat("x", 1024) + "\r\n")
+		}
+		if res, body := chunked.answer(); res == nil || res.StatusCode != 413 || !strings.Contains(body, "body_too_large") {
+			t.Errorf("chunked: %v %s", res, body)
+		}
+		zip := func(n int) string {
+			var b bytes.Buffer
+			z := gzip.NewWriter(&b)
+			z.Write(bytes.Repeat([]byte(" "), n))
+			io.WriteString(z, `{"amount":1}`)
+			z.Close()
+			return b.String()
+		}
+		g.want(g.do("POST", "/v1/payments", zip(1<<20), "Idempotency-Key: k1", "Content-Encoding: gzip", "Content-Type: application/json"), 413, "refused", "body_too_large")
+		if calls.count() != 0 {
+			t.Errorf("%d calls", calls.count())
+		}
+		small := zip(10)
+		g.want(g.do("POST", "/v1/payments", small, "Idempotency-Key: k1", "Content-Encoding: gzip", "Content-Type: application/json"), 200, "executed", "")
+		if r, body := calls.last(); body != small || r.Header.Get("Content-Encoding") != "gzip" {
+			t.Error("the body was changed on its way")
 		}
 	})
 }

@@ -1,16 +1,12 @@
 package gateway
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"io"
 	"log"
-	"net"
 	"net/http"
 	"net/http/httputil"
-	"sync/atomic"
-	"time"
 
 	"github.com/idempo/idempo/idemhttp"
 )
@@ -21,11 +17,10 @@ type passage struct {
 	g     *Gateway
 	up    *upstream
 	proxy *httputil.ReverseProxy
-	body  time.Duration
 }
 
 func (g *Gateway) newPassage(up *upstream) *passage {
-	p := &passage{g: g, up: up, body: g.config.Timeouts.ReadBody}
+	p := &passage{g: g, up: up}
 	p.proxy = &httputil.ReverseProxy{
 		Rewrite:       p.rewrite,
 		Transport:     carrier{p.g, up},
@@ -46,12 +41,8 @@ func (g *Gateway) newPassage(up *upstream) *passage {
 
 // ServeHTTP forwards r and whatever comes back.
 func (p *passage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.Body != nil && r.Body != http.NoBody {
-		b := &incoming{ReadCloser: r.Body, in: r, control: http.NewResponseController(w), each: p.body}
-		defer b.answered()
-		r.Body = b
-		r = r.WithContext(context.WithValue(r.Context(), (*incomingKey)(nil), b))
-		b.in = r
+	if b := incomingOf(r.Context()); b != nil {
+		b.in = r // where net/http puts the trailers of this request
 	}
 	p.proxy.ServeHTTP(w, r)
 }
@@ -71,7 +62,7 @@ func (p *passage) failed(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(err, context.Canceled) && r.Context().Err() != nil {
 		panic(http.ErrAbortHandler)
 	}
-	if b := incomingOf(r.Context()); b != nil && b.broken.Load() && r.ProtoMajor == 1 {
+	if b := incomingOf(r.Context()); b.spoilt() && r.ProtoMajor == 1 {
 		w.Header().Set("Connection", "close")
 	}
 	p.g.writeProblem(w, r, failureProblem(classOf(err), err))
@@ -157,79 +148,3 @@ func safe(method string) bool {
 	}
 	return false
 }
-
-// incoming is the body of a request that passes through. It gives each 64 KiB its own time, until the upstream has
-// answered, and carries the trailers over.
-type incoming struct {
-	io.ReadCloser
-	in      *http.Request
-	control *http.ResponseController
-	each    time.Duration
-	whole   bool        // each is for the whole body
-	trailer http.Header // of the outgoing request; its names are those announced
-	since   int
-	started atomic.Bool
-	over    atomic.Bool
-	broken  atomic.Bool // it ended in an error: nothing more on this connection can be a request
-}
-
-type incomingKey struct{}
-
-func incomingOf(ctx context.Context) *incoming {
-	b, _ := ctx.Value((*incomingKey)(nil)).(*incoming)
-	return b
-}
-
-func (b *incoming) begun() bool { return b != nil && b.started.Load() }
-
-// Read reads within the time of the current 64 KiB.
-func (b *incoming) Read(p []byte) (int, error) {
-	if !b.over.Load() && (!b.started.Load() || (b.since >= 64<<10 && !b.whole)) {
-		b.since = 0
-		_ = b.control.SetReadDeadline(time.Now().Add(b.each)) // a transport without deadlines has its own limits
-		if b.over.Load() {
-			_ = b.control.SetReadDeadline(time.Time{})
-		}
-	}
-	b.started.Store(true)
-	n, err := b.ReadCloser.Read(p)
-	b.since += n
-	if err != nil && !errors.Is(err, io.EOF) {
-		b.broken.Store(true)
-	}
-	if errors.Is(err, io.EOF) {
-		b.answered()
-		for name := range b.trailer {
-			b.trailer[name] = b.in.Trailer[name]
-		}
-	}
-	return n, err
-}
-
-// answered ends the time: the exchange is now the upstream's.
-func (b *incoming) answered() {
-	if !b.over.Swap(true) && b.started.Load() {
-		_ = b.control.SetReadDeadline(time.Time{})
-	}
-}
-
-// switchable lets a handler take the connection over; the judge of heads then lets go of it.
-type switchable struct {
-	http.ResponseWriter
-	conn *conn
-}
-
-// Unwrap serves http.ResponseController for everything else.
-func (s switchable) Unwrap() http.ResponseWriter { return s.ResponseWriter }
-
-// Hijack takes the connection.
-func (s switchable) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	c, rw, err := http.NewResponseController(s.ResponseWriter).Hijack()
-	if err == nil {
-		s.conn.switching.Store(switchRaw)
-	}
-	return c, rw, err
-}
-
-// Flush sends what is buffered.
-func (s switchable) Flush() { _ = http.NewResponseController(s.ResponseWriter).Flush() }

@@ -217,6 +217,51 @@ func TestNeverSent(t *testing.T) {
 			t.Errorf("%d calls", got.count())
 		}
 	})
+	t.Run("[http/P5] an address that fails its health check gets nothing until it answers again", func(t *testing.T) {
+		t.Parallel()
+		var sick atomic.Bool
+		sick.Store(true)
+		answer := func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/health" && sick.Load() {
+				w.WriteHeader(503)
+			}
+		}
+		one, got := counting(t, http.HandlerFunc(answer))
+		two, _ := counting(t, nil)
+		c := payTo(nil, one.URL, two.URL)
+		u := c.Upstreams["up"]
+		u.HealthCheck = &HealthCheck{Path: "/health", Every: 1e6}
+		c.Upstreams["up"] = u
+		g := newWorld(t).gate(c, nil)
+		paid := func() (n int) {
+			got.mu.Lock()
+			defer got.mu.Unlock()
+			for _, r := range got.requests {
+				if r.Method == "POST" {
+					n++
+				}
+			}
+			return n
+		}
+		well := func(n int) {
+			eventually(t, "the health check", func() bool { return g.g.Status().Upstreams[0].Well == n })
+		}
+		well(1)
+		for i := range 6 {
+			g.want(g.pay(fmt.Sprint("a", i)), 200, "executed", "")
+		}
+		if paid() != 0 {
+			t.Errorf("%d calls at the sick one", paid())
+		}
+		sick.Store(false)
+		well(2)
+		for i := range 6 {
+			g.want(g.pay(fmt.Sprint("b", i)), 200, "executed", "")
+		}
+		if paid() != 3 {
+			t.Errorf("%d of 6 calls at the one that is well again", paid())
+		}
+	})
 	t.Run("[http/P5] a connection that died idle is replaced", func(t *testing.T) {
 		t.Parallel()
 		drop := make(chan struct{})
