@@ -50,8 +50,8 @@ vuln: ## known vulnerabilities in the code that is reached; needs vuln.go.dev
 crash: ## kill -9 at every step of a guarded call, again and again; effects counted outside
 	@.ci/crash
 
-integration: ## the store kit on real databases and drivers (internal/storecheck)
-	$(TESTSUM) -count=1 ./internal/storecheck/...
+integration: ## the store kit on real databases and drivers (internal/storecheck), the gateway before PocketBase (internal/realcheck)
+	$(TESTSUM) -count=1 ./internal/storecheck/... ./internal/realcheck/...
 
 bench: ## ratios against the baselines in bench/, with allocations
 	go run ./bench
