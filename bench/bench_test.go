@@ -36,7 +36,7 @@ func TestEveryMeasureRuns(t *testing.T) {
 			continue
 		}
 		for _, r := range results {
-			for _, id := range strings.Fields(r.id) {
+			for id := range strings.FieldsSeq(r.id) {
 				seen[id] = true
 			}
 			if !counted(r) && r.unit == "" && r.value <= 0 {

@@ -10,6 +10,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 )
@@ -76,12 +77,13 @@ func startPostgres(t testing.TB, standby bool, settings ...string) *privateServe
 	port := l.Addr().(*net.TCPAddr).Port
 	must(t, l.Close())
 	s := &privateServer{dir: dir, log: filepath.Join(dir, "log"), dsn: fmt.Sprintf("postgres://postgres@127.0.0.1:%d/postgres?sslmode=disable", port)}
-	options := fmt.Sprintf("-p %d -c listen_addresses=127.0.0.1 -c unix_socket_directories=%s -c shared_buffers=32MB", port, dir)
+	var options strings.Builder
+	options.WriteString(fmt.Sprintf("-p %d -c listen_addresses=127.0.0.1 -c unix_socket_directories=%s -c shared_buffers=32MB", port, dir))
 	for _, set := range settings {
-		options += " -c " + set
+		options.WriteString(" -c " + set)
 	}
 	ctl := pgProgram(t, "pg_ctl")
-	start := asPostgres(t, exec.Command(ctl, "-D", data, "-l", s.log, "-w", "-t", "60", "-o", options, "start"), dir)
+	start := asPostgres(t, exec.Command(ctl, "-D", data, "-l", s.log, "-w", "-t", "60", "-o", options.String(), "start"), dir)
 	if out, err := start.CombinedOutput(); err != nil {
 		log, _ := os.ReadFile(s.log)
 		t.Fatalf("pg_ctl: %v\n%s\n%s", err, out, log)
