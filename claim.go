@@ -292,7 +292,7 @@ func (c *Claim) giveBack(ctx context.Context, to State, settled, why string) err
 	if !c.inTx {
 		p := ReleaseParams{Key: c.acq.Key, Token: c.acq.Token, To: to, Note: cut(why, 4096), Retention: c.op.Retention}
 		if to == StateInDoubt && c.rec.OnCrash == OnCrashProbe {
-			p.Due = c.e.probePause(c.rec.Attempt)
+			p.Due = c.op.probePause(c.rec.Attempt)
 		}
 		if to == StateFailed {
 			p.Free = c.acq.Unique

@@ -179,7 +179,7 @@ func (c *Claim) failed(ctx context.Context, err error) error {
 	case OnCrashRerun:
 		doubt.RetryAfter = time.Second
 	case OnCrashProbe:
-		doubt.RetryAfter = c.e.probePause(c.rec.Attempt)
+		doubt.RetryAfter = c.op.probePause(c.rec.Attempt)
 	}
 	if bad := c.Doubt(ctx, cause(err)); bad != nil && !errors.Is(bad, ErrInDoubt) {
 		return errors.Join(err, bad)

@@ -45,6 +45,8 @@ type Operation struct {
 	// and Retention.
 	Horizons  map[string]time.Duration
 	MaxResult int64 // bytes of a result's body that are kept
+	// ProbeEvery is the pause after a doubt before ProbeFunc is asked again, doubling to 1 min; default Config.ProbeEvery.
+	ProbeEvery time.Duration
 }
 
 func validHorizon(name string) bool {
@@ -62,6 +64,7 @@ func (o Operation) withDefaults(c Config) Operation {
 	o.Lease = cmp.Or(o.Lease, c.Lease)
 	o.MaxRun = cmp.Or(o.MaxRun, c.MaxRun)
 	o.MaxResult = cmp.Or(o.MaxResult, c.MaxResult)
+	o.ProbeEvery = cmp.Or(o.ProbeEvery, c.ProbeEvery)
 	if o.Retention == 0 && len(o.Horizons) == 0 {
 		o.Retention = c.Retention
 	}
@@ -116,7 +119,7 @@ func (o Operation) checkTimes(bad func(string, ...any)) []error {
 	for _, d := range []struct {
 		name string
 		d    time.Duration
-	}{{"IssuedFor", o.IssuedFor}, {"Lease", o.Lease}, {"MaxRun", o.MaxRun}, {"Retention", o.Retention}, {"Tombstone", o.Tombstone}, {"MaxResult", time.Duration(o.MaxResult)}} {
+	}{{"IssuedFor", o.IssuedFor}, {"Lease", o.Lease}, {"MaxRun", o.MaxRun}, {"Retention", o.Retention}, {"Tombstone", o.Tombstone}, {"MaxResult", time.Duration(o.MaxResult)}, {"ProbeEvery", o.ProbeEvery}} {
 		if d.d < 0 {
 			bad("%s is negative", d.name)
 		}

@@ -11,8 +11,8 @@ import (
 const probeTime = 30 * time.Second
 
 // probePause is how long after a doubt the next probe is due: ProbeEvery, doubling with each attempt to 1 min.
-func (e *Engine) probePause(attempt int64) time.Duration {
-	return min(e.cfg.ProbeEvery<<min(max(attempt-1, 0), 6), max(time.Minute, e.cfg.ProbeEvery))
+func (o *Operation) probePause(attempt int64) time.Duration {
+	return min(o.ProbeEvery<<min(max(attempt-1, 0), 6), max(time.Minute, o.ProbeEvery))
 }
 
 // probe asks, under the new lease, what became of the effect of the owner that vanished. done: the claim is settled, b
@@ -31,7 +31,7 @@ func (c *Claim) probe(ctx context.Context) (b Begun, done bool, err error) {
 		return Begun{}, false, nil
 	}
 	c.resolved(ctx, "in_doubt")
-	pause := c.e.probePause(c.rec.Attempt)
+	pause := c.op.probePause(c.rec.Attempt)
 	if err := c.Doubt(ctx, "the probe could not tell"); err != nil {
 		return Begun{}, true, err
 	}

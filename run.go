@@ -102,7 +102,7 @@ func (e *Engine) settleTaken(ctx context.Context, rec Record) {
 		outcome = "failed"
 		w.release = &ReleaseParams{Key: rec.Key, Token: rec.Token, To: StateFailed, Note: "the probe says that it did not happen", Retention: op.Retention}
 	default:
-		w.release = &ReleaseParams{Key: rec.Key, Token: rec.Token, To: StateInDoubt, Note: "the probe could not tell", Due: e.probePause(rec.Attempt)}
+		w.release = &ReleaseParams{Key: rec.Key, Token: rec.Token, To: StateInDoubt, Note: "the probe could not tell", Due: op.probePause(rec.Attempt)}
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.cfg.CompleteBudget)
 	defer cancel()

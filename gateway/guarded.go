@@ -85,7 +85,7 @@ func (rt *route) operation() idempo.Operation {
 		DownstreamHonoursKey: c.UpstreamHonoursKey, RepeatHarmless: c.RepeatHarmless, Issued: c.Issued, IssuedFor: c.IssuedFor,
 		Lease: c.Lease, MaxRun: c.MaxRun, Retention: c.Retention, Tombstone: c.Tombstone, Horizons: c.Horizons, MaxResult: c.MaxResult}
 	if rt.probe != nil {
-		op.ProbeFunc = rt.probe.ask
+		op.ProbeFunc, op.ProbeEvery = rt.probe.ask, rt.config.Probe.Every
 	}
 	return op
 }

@@ -269,6 +269,21 @@ func TestProbe(t *testing.T) {
 			t.Errorf("%d calls, %d probes", calls, probes)
 		}
 	})
+	t.Run("[http/P14] asked again after every, doubling to a minute", func(t *testing.T) {
+		t.Parallel()
+		s := start(t, func(r *Route) { r.Probe.Every = 8 * time.Second })
+		s.found.Store(`?`)
+		s.w.pass(31 * time.Second)
+		for i, wait := range []time.Duration{16, 32, 60, 60} { // the first attempt was the call
+			s.g.want(ask(s), 409, "in_doubt", "in_doubt")
+			s.w.pass((wait - 1) * time.Second)
+			s.g.want(ask(s), 409, "in_doubt", "in_doubt")
+			if _, _, probes := s.book.numbers(); probes != i+1 {
+				t.Fatalf("%d probes after %d pauses", probes, i)
+			}
+			s.w.pass(time.Second)
+		}
+	})
 	t.Run("[http/P14] after attempts tries nobody asks any more", func(t *testing.T) {
 		t.Parallel()
 		s := start(t, func(r *Route) { r.Probe.Attempts = 3 })
@@ -286,7 +301,7 @@ func TestProbe(t *testing.T) {
 	})
 	t.Run("[http/P14] a not happened of before does not speak of a second send", func(t *testing.T) {
 		t.Parallel()
-		s := start(t, keep)
+		s := start(t, func(r *Route) { r.Probe.Every = time.Second })
 		s.w.pass(31 * time.Second)
 		s.g.want(ask(s), 409, "in_doubt", "in_doubt") // heard at 31 s
 		s.w.pass(70 * time.Second)
