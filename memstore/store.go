@@ -123,8 +123,10 @@ func (s *Store) acquire(tx *Tx, p idempo.AcquireParams, wait bool) (a idempo.Acq
 		if from == nil {
 			from, a = b, one
 		}
-		for k := range b.names {
-			names = with(names, k)
+		if live(r, now) { // what is gone leaves with all its names
+			for k := range b.names {
+				names = with(names, k)
+			}
 		}
 	}
 	if from == nil {
@@ -253,16 +255,18 @@ func (s *Store) update(ctx context.Context, w write) (idempo.Record, error) {
 	return rec, nil
 }
 
-// issue judges the next one-time key of a completion. An existing one is left as it is.
+// issue judges the next one-time key of a completion. One that is there already is left as it is.
 func (s *Store) issue(p *idempo.AcquireParams, now time.Time) (rec idempo.Record, k []idempo.Key, write bool, err error) {
 	k = names(p.Key, p.Aliases, nil)
-	if len(s.find(k)) > 0 {
-		return idempo.Record{}, nil, false, nil
-	}
-	if s.full(1, now) {
+	found := s.find(k)
+	if len(found) == 0 && s.full(1, now) {
 		return idempo.Record{}, nil, false, full("issue", p.Key)
 	}
-	a, write, err := p.Judge(idempo.Record{}, false, now)
+	var r idempo.Record
+	if len(found) > 0 {
+		r, _ = found[0].record()
+	}
+	a, write, err := p.Judge(r, len(found) > 0, now)
 	return a.Record, k, write, err
 }
 

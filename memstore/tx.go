@@ -186,7 +186,7 @@ func (tx *Tx) update(w write, now time.Time) (idempo.Record, error) {
 			return idempo.Record{}, err
 		}
 		if write {
-			tx.hold(&change{names: k, next: s.row(k, next), keep: true, alone: failing})
+			tx.hold(&change{names: k, base: s.find(k), next: s.row(k, next), keep: true, alone: failing})
 		}
 	}
 	if !slices.Contains(tx.changes, c) {

@@ -148,8 +148,15 @@ func (x *session) put(base []idempo.Record, rec idempo.Record, names []string) e
 		if _, err := x.exec("insert", x.values(rec)...); err != nil {
 			return err
 		}
-	} else if err := x.update(*old, rec); err != nil {
-		return err
+	} else {
+		if _, live := old.Effective(rec.ChangedAt); !live { // what is gone leaves with all its digests
+			if _, err := x.exec("remove_aliases", keyArgs(old.Key, old.Key.ID)...); err != nil {
+				return err
+			}
+		}
+		if err := x.update(*old, rec); err != nil {
+			return err
+		}
 	}
 	for _, id := range names {
 		if id == rec.Key.ID {

@@ -123,6 +123,16 @@ func identityOver(k *K) {
 		k.Errorf("%s, attempt %d: built on another key's record", r.Key.Ref(), r.Attempt)
 	}
 	k.verdict(func() idempo.AcquireParams { q := k.naming(u); q.Now = p.Now; return q }(), idempo.VerdictInProgress)
+
+	u = k.key().ID // what is gone leaves with its identity, also where its own key is claimed anew without it
+	first = k.naming(u)
+	k.completed(first)
+	next := k.again(first, k.t0.Add(retention+tombstone))
+	next.Unique = nil
+	k.won(next)
+	p = k.naming(u)
+	p.Now = next.Now
+	k.won(p)
 }
 
 func identityAllOrNone(k *K) {

@@ -44,7 +44,7 @@ func broken(r idempo.Record) (wrong []string) {
 	case idempo.StatePending:
 		rule(!r.LeaseUntil.IsZero(), "pending without a lease end")
 		rule(r.Attempt > 0 || !r.DueAt.IsZero(), "claimed without an attempt")
-		rule(r.Attempt == 0 || !r.Token.IsZero(), "claimed without a token")
+		rule(!r.Token.IsZero() || !r.DueAt.IsZero(), "claimed without a token")
 		rule(r.ExpiresAt.IsZero() && r.CompletedAt.IsZero(), "pending with an end")
 		rule(!payload, "pending with a result")
 	case idempo.StateInDoubt:

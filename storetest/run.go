@@ -37,6 +37,9 @@ type Caps struct {
 	Sweep bool          // idempo.Sweeper; without it the store expires by itself, and may forget an attempt with it
 	Take  bool          // idempo.Taker
 	Clock time.Duration // resolution of the store's times; 0: a microsecond
+	// Steps of the comparison with the model, 2,000 if 0; Seed repeats one, 0 draws it.
+	Steps int
+	Seed  uint64
 	// SingleAlias: a claim holds one digest only, so rotation on a running store is refused.
 	SingleAlias bool
 }
@@ -107,7 +110,7 @@ func (c testCase) skip(caps Caps, s Subject) string {
 // cases returns all of them.
 func cases() []testCase {
 	return slices.Concat(cells(), ruleCases(), keyCases(), resultCases(), issueCases(), aliasCases(), identityCases(), leaseCases(), retentionCases(),
-		sweepCases(), takeCases(), txCases(), raceCases(), engineCases(), faultCases())
+		sweepCases(), takeCases(), txCases(), raceCases(), modelCases(), engineCases(), faultCases())
 }
 
 // K is one case at work: the test, the store, fresh keys, and a clock of its own.

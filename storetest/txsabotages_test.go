@@ -271,6 +271,22 @@ func otherSabotages() []sabotage {
 				}
 			})
 		}},
+		{"a failure's note is lost when it is read", "random calls, memstore as the model", func(s *saboteur, _ *Subject) {
+			s.reads(func(r *idempo.Record) {
+				if r.State == idempo.StateFailed {
+					r.Note = ""
+				}
+			})
+		}},
+		{"a taken record forgets its derived key", "random calls, memstore as the model", func(s *saboteur, _ *Subject) {
+			s.take = func(ctx context.Context, p idempo.TakeParams) ([]idempo.Record, error) {
+				got, err := s.Store.Take(ctx, p)
+				for i := range got {
+					got[i].DerivedKey = ""
+				}
+				return got, err
+			}
+		}},
 		{"an absent record is an error", "absent: Lookup is a Record without state", func(s *saboteur, _ *Subject) {
 			s.lookup = func(ctx context.Context, p idempo.LookupParams) (idempo.Record, error) {
 				r, err := s.Store.Lookup(ctx, p)
