@@ -77,11 +77,12 @@ func answers(results pgx.BatchResults, statements []postgres.Statement) error {
 
 func read(rows pgx.Rows, st postgres.Statement) error {
 	defer rows.Close()
+	scan := scanner(rows)
 	for rows.Next() {
 		if st.Row == nil {
 			continue
 		}
-		if err := st.Row(rows.Scan); err != nil {
+		if err := st.Row(scan); err != nil {
 			return err
 		}
 	}
