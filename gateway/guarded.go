@@ -119,10 +119,9 @@ func (rt *route) keyRequired() bool { return rt.config.Key.Required == nil || *r
 
 // visit is what a guarded request carries from the gateway through the guard to the upstream and back.
 type visit struct {
-	caller  caller
-	err     error // why there is no caller
-	w       *answerWriter
-	started time.Time
+	caller caller
+	err    error // why there is no caller
+	w      *answerWriter
 }
 
 type visitKey struct{}
