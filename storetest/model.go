@@ -152,7 +152,7 @@ func (p *playing) token(id int) (t idempo.Token) {
 func (p *playing) params(s step) idempo.AcquireParams {
 	a := idempo.AcquireParams{Guard: idempo.GuardLeased, OnCrash: s.onCrash, Token: p.token(s.id), Lease: s.lease, StartMark: s.flag, RequireIssued: s.demand,
 		Key:  idempo.Key{Tenant: p.k.tenant, Operation: p.operation(), ID: p.digest("key", s.key)},
-		Hash: digest(fmt.Sprint("request", s.hash)), Recipe: "http-1/k1", DerivedKey: fmt.Sprint("derived ", s.id), Snapshot: []byte(fmt.Sprint("snapshot ", s.id)),
+		Hash: digest(fmt.Sprint("request", s.hash)), Recipe: "http-1/k1", DerivedKey: fmt.Sprint("derived ", s.id), Snapshot: fmt.Append(nil, "snapshot ", s.id),
 		Surface: "http", Owner: fmt.Sprint("owner ", s.id), Now: p.k.t0.Add(s.at)}
 	if !p.k.caps.SingleAlias {
 		a.Aliases = []string{p.digest("alias", s.key)}
@@ -340,7 +340,7 @@ func unlike(got, want []any) string {
 
 // shrink leaves out steps as long as a difference remains.
 func (k *K) shrink(steps []step, bad string) ([]step, string) {
-	for tries := 0; tries < 3; tries++ {
+	for range 3 {
 		smaller := false
 		for i := len(steps) - 1; i >= 0; i-- {
 			less := slices.Delete(slices.Clone(steps), i, i+1)
