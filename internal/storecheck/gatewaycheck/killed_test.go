@@ -188,13 +188,14 @@ func killed(t *testing.T, policy, point string) {
 			go b.serve(c)
 		}
 	}()
-	status, mark, _ := pay(address)
+	pay(address)
 	kill()
 	other, err := serve(t.Context(), file, "http://"+ln.Addr().String(), policy)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var code string
+	var status int
+	var mark, code string
 	for deadline := time.Now().Add(20 * time.Second); ; { // until the lease of the dead is over
 		if status, mark, code = pay(other); code != "in_progress" {
 			break
