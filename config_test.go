@@ -57,6 +57,45 @@ func TestDeclarations(t *testing.T) {
 	})
 }
 
+func TestRedeclare(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t, idempo.Config{}, leasedOp)
+	longer := leasedOp
+	longer.Retention, longer.Lease = 48*time.Hour, time.Minute
+	if err := e.Declare(longer); err == nil {
+		t.Error("Declare changed an operation")
+	}
+	b, err := e.Begin(t.Context(), idempo.Request{Key: idempo.Key{Tenant: "t", Operation: leasedOp.Name, ID: "runs"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Redeclare(longer); err != nil {
+		t.Fatal(err)
+	}
+	if op := e.Operations()[0]; op.Retention != 48*time.Hour || op.Lease != time.Minute || op.MaxRun == 0 {
+		t.Errorf("not taken: %+v", op)
+	}
+	atomic := longer
+	atomic.Guard = idempo.GuardAtomic
+	twin := longer
+	twin.Lease = 2 * time.Minute
+	for _, bad := range [][]idempo.Operation{{atomic}, {longer, twin}, {longer, {Name: "bad"}}} {
+		if err := e.Redeclare(bad...); err == nil {
+			t.Errorf("accepted %+v", bad)
+		}
+	}
+	if ops := e.Operations(); len(ops) != 1 || ops[0].Lease != time.Minute {
+		t.Errorf("a refused call changed %+v", ops)
+	}
+	if err := b.Claim.Complete(t.Context(), idempo.Result{Status: 200}); err != nil {
+		t.Fatal(err)
+	}
+	rec, err := e.Lookup(t.Context(), idempo.Key{Tenant: "t", Operation: leasedOp.Name, ID: "runs"})
+	if err != nil || rec.ExpiresAt.Sub(rec.CompletedAt) != 24*time.Hour {
+		t.Errorf("a running claim changed its retention: %v %v", rec.ExpiresAt.Sub(rec.CompletedAt), err)
+	}
+}
+
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	t.Run("[stores/E1] the limits of each field, without a store call", func(t *testing.T) {

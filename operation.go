@@ -168,6 +168,32 @@ func (e *Engine) Declare(ops ...Operation) error {
 	return err
 }
 
+// Redeclare is Declare for a process that has read its configuration again: settings of operations that are declared
+// already may change, all but the guard. Claims that run keep the settings they began with.
+func (e *Engine) Redeclare(ops ...Operation) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var errs []error
+	next, fresh := maps.Clone(e.ops), map[string]*Operation{}
+	for _, o := range ops {
+		errs = append(errs, o.check(e.tx != nil)...)
+		full := o.withDefaults(e.cfg)
+		if old, ok := next[o.Name]; ok && old.Guard != full.Guard {
+			errs = append(errs, fmt.Errorf("operation %q: the guard changes from %s to %s; that takes a restart", o.Name, old.Guard, full.Guard))
+		}
+		if twin, ok := fresh[o.Name]; ok && !twin.equal(full) {
+			errs = append(errs, fmt.Errorf("operation %q: declared twice with different settings", o.Name))
+		}
+		fresh[o.Name] = &full
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	maps.Copy(next, fresh)
+	e.ops = next
+	return nil
+}
+
 // Check returns what Declare would, and declares nothing: a surface adds it to mistakes of its own.
 func (e *Engine) Check(ops ...Operation) error {
 	e.mu.RLock()

@@ -39,6 +39,7 @@ type Gateway struct {
 	guards     *idemhttp.Middleware // over engine
 	ignored    atomic.Int64         // ill-formed instructions of upstreams
 	draining   atomic.Bool
+	successor  bool // of a gateway over the same engine: its operations may be declared with other settings
 
 	stop context.CancelFunc
 	work sync.WaitGroup

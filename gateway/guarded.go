@@ -26,6 +26,13 @@ func New(engine *idempo.Engine, c Config) (*Gateway, error) {
 		return nil, err
 	}
 	g.engine = engine
+	return g.ready()
+}
+
+// ready makes the routes of an assembled gateway and starts what runs beside them.
+func (g *Gateway) ready() (*Gateway, error) {
+	var err error
+	engine := g.engine
 	if g.config.guarded() {
 		if engine == nil {
 			return nil, errors.New("gateway: a route is guarded, and there is no engine")
@@ -75,6 +82,11 @@ func (g *Gateway) guard(rt *route) (http.Handler, error) {
 		rt.probe = &probe{g: g, rt: rt, template: t, config: *rt.config.Probe}
 	}
 	rules.SnapshotFunc = rt.snapshot
+	if g.successor {
+		if err := g.engine.Redeclare(rt.operation()); err != nil {
+			return nil, err
+		}
+	}
 	return g.guards.Wrap(rt.operation(), rules, http.HandlerFunc(rt.exchange))
 }
 

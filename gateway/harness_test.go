@@ -63,11 +63,16 @@ func (s *seen) wrap(h http.Handler) http.Handler {
 // serve starts a gateway's server on a listener of its own and gives its address.
 func serve(t *testing.T, g *Gateway) string {
 	t.Helper()
+	return serveWith(t, g, g.Server())
+}
+
+// serveWith serves srv on a listener of g.
+func serveWith(t *testing.T, g *Gateway, srv *http.Server) string {
+	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv := g.Server()
 	done := make(chan struct{})
 	go func() { defer close(done); srv.Serve(g.Listener(ln)) }()
 	t.Cleanup(func() { srv.Close(); <-done; g.Close() })
