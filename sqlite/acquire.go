@@ -100,7 +100,7 @@ func (c *claim) try(ctx context.Context, wait bool) (a idempo.Acquired, busy <-c
 		a, err = c.inside(ctx)
 	} else {
 		err = c.s.share(ctx, "acquire", c.p.Key, keysOf(c.p.Key, c.names), func(x *session) (err error) {
-			a, err = c.atOnce(x)
+			a, err = c.atOnce(x, len(base) == 0)
 			return failure("acquire", c.p.Key, err, false)
 		})
 		if err != nil && !errors.Is(err, errOpen) {
@@ -146,8 +146,19 @@ func (c *claim) judge(base []idempo.Record, now time.Time) (a idempo.Acquired, f
 	return a, from, true, nil
 }
 
-// atOnce decides under the write lock and writes.
-func (c *claim) atOnce(x *session) (idempo.Acquired, error) {
+// atOnce decides under the write lock and writes. fresh says that there was nothing a moment ago: then the insert asks.
+func (c *claim) atOnce(x *session, fresh bool) (idempo.Acquired, error) {
+	if fresh && len(c.names) == 1 {
+		a, _, _, err := c.judge(nil, c.s.now(c.p.Now))
+		if err != nil {
+			return a, err
+		}
+		round(&a.Record)
+		if won, err := x.insert(a.Record); err != nil || won {
+			return a, err
+		}
+		x.wrote = 0 // it wrote nothing
+	}
 	base, err := x.find(c.p.Key, c.names)
 	if err != nil {
 		return idempo.Acquired{}, err

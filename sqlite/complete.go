@@ -84,6 +84,11 @@ func (s *Store) settleRow(x *session, w settle) (idempo.Record, error) {
 	if rec.State == "" {
 		return rec, x.remove(r.Key)
 	}
+	if len(w.free) > 0 || w.done != nil && w.done.Issue != nil {
+		if err := x.several(); err != nil {
+			return rec, err
+		}
+	}
 	if err := x.update(r, rec); err != nil {
 		return rec, err
 	}

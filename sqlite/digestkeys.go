@@ -20,6 +20,9 @@ func (s *Store) KeepDigestKeys(ctx context.Context, p operator.DigestKeysParams)
 }
 
 func (x *session) keepDigestKeys(p operator.DigestKeysParams) (found operator.DigestKeys, err error) {
+	if err := x.several(); err != nil {
+		return found, err
+	}
 	known, err := x.digestKeys()
 	if err != nil {
 		return found, err

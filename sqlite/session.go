@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"bytes"
+	"cmp"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -22,9 +23,29 @@ type session struct {
 	tx     *sql.Tx // lent to the work, or the caller's own; nil: only the store's statements run
 	cancel func()  // of the context that tx was begun with; nil: none
 	over   bool
+
+	// While a work runs that shares the transaction with others:
+	shared bool // there are others before it
+	marked bool // its savepoint is set
+	wrote  int  // statements that write
+}
+
+// errUnmarked is a mistake in this package: it would let a work fail by half.
+var errUnmarked = errors.New("a second write without a savepoint")
+
+// several is called before a work writes by more than one statement. A single one is undone by SQLite itself.
+func (x *session) several() error {
+	if !x.shared || x.marked {
+		return nil
+	}
+	x.marked = true
+	return x.w.word("SAVEPOINT work")
 }
 
 func (x *session) exec(name string, args ...any) (n int64, err error) {
+	if x.wrote++; x.shared && !x.marked && x.wrote > 1 {
+		return 0, errUnmarked
+	}
 	var res sql.Result
 	if text := x.s.queries[name].text; x.w != nil {
 		res, err = x.w.exec(name, text, args...)
@@ -127,6 +148,11 @@ func (b blob) Scan(v any) error {
 // put makes rec the record under names in the place of base, the records found there. rec's own row is updated. Another
 // one leaves: it is over, or it is the same key under another digest, and then its digests become rec's.
 func (x *session) put(base []idempo.Record, rec idempo.Record, names []string) error {
+	if len(base) > 0 || len(names) > 1 {
+		if err := x.several(); err != nil {
+			return err
+		}
+	}
 	var old *idempo.Record
 	for i, b := range base {
 		if b.Key.ID == rec.Key.ID {
@@ -145,8 +171,8 @@ func (x *session) put(base []idempo.Record, rec idempo.Record, names []string) e
 		}
 	}
 	if old == nil {
-		if _, err := x.exec("insert", x.values(rec)...); err != nil {
-			return err
+		if won, err := x.insert(rec); err != nil || !won {
+			return cmp.Or(err, error(&idempo.Error{Op: "write", Code: "tx_conflict", KeyRef: rec.Ref()}))
 		}
 	} else {
 		if _, live := old.Effective(rec.ChangedAt); !live { // what is gone leaves with all its digests
@@ -186,8 +212,17 @@ func (x *session) aliases(k idempo.Key) (out []string, err error) {
 	return out, rows.Err()
 }
 
+// insert reports whether rec was written; false: there is a row under its key.
+func (x *session) insert(rec idempo.Record) (bool, error) {
+	n, err := x.exec("insert", x.values(rec)...)
+	return n == 1, err
+}
+
 func (x *session) update(old, rec idempo.Record) error {
 	if old.Attempt > 0 && rec.Attempt > old.Attempt {
+		if err := x.several(); err != nil {
+			return err
+		}
 		if _, err := x.exec("archive", append(keyArgs(old.Key, old.Key.ID), rec.ChangedAt.UnixMicro())...); err != nil {
 			return err
 		}
@@ -206,6 +241,9 @@ func (x *session) update(old, rec idempo.Record) error {
 
 // remove takes a record away, with its aliases and old attempts.
 func (x *session) remove(k idempo.Key) error {
+	if err := x.several(); err != nil {
+		return err
+	}
 	for _, name := range []string{"remove", "remove_aliases", "remove_attempts"} {
 		if _, err := x.exec(name, keyArgs(k, k.ID)...); err != nil {
 			return err

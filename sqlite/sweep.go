@@ -165,6 +165,9 @@ func (s *Store) Take(ctx context.Context, p idempo.TakeParams) (taken []idempo.R
 }
 
 func (x *session) take(p idempo.TakeParams) ([]idempo.Record, error) {
+	if err := x.several(); err != nil {
+		return nil, err
+	}
 	now := x.s.now(p.Now)
 	var due []idempo.Record
 	for _, op := range p.Operations {

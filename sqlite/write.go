@@ -109,25 +109,29 @@ func finish(ws []*work, err error) {
 	}
 }
 
-// run runs one work so that its failure undoes nothing but itself: in a savepoint, but for the first, whose failure may
-// undo everything since there is nothing else. An error says that the transaction is gone.
+// run runs one work so that its failure undoes nothing but itself: what the first one did is undone with the
+// transaction, a single statement undoes itself, and several stand in a savepoint. An error says that the transaction
+// is gone.
 func (x *session) run(w *work, first bool) error {
-	if first {
-		if w.err = w.do(x); w.err == nil {
-			return nil
-		}
+	x.shared, x.marked, x.wrote = !first, false, 0
+	w.err = w.do(x)
+	x.shared = false
+	switch {
+	case w.err == nil && x.marked:
+		return x.w.word("RELEASE work")
+	case w.err == nil || x.wrote == 0: // most failures are verdicts
+		return nil
+	case first:
 		_ = x.w.word("ROLLBACK") // SQLite may have done it already
 		return x.w.word("BEGIN IMMEDIATE")
-	}
-	if err := x.w.word("SAVEPOINT work"); err != nil {
-		return err
-	}
-	if w.err = w.do(x); w.err != nil {
-		if err := x.w.word("ROLLBACK TO work"); err != nil {
-			return fmt.Errorf("SQLite rolled the transaction back: %v", shown(w.err))
+	case x.marked:
+		if err := x.w.word("ROLLBACK TO work"); err == nil {
+			return x.w.word("RELEASE work")
 		}
+	case x.w.word("BEGIN") != nil: // inside a transaction there is no second: so it is still there
+		return nil
 	}
-	return x.w.word("RELEASE work")
+	return fmt.Errorf("SQLite rolled the transaction back: %v", shown(w.err))
 }
 
 // begin opens a transaction for the store's own statements; it holds the write lock. The caller holds the line.

@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"testing"
 
@@ -55,7 +54,7 @@ func TestSharedCommit(t *testing.T) {
 		answered := 0
 		one := func() {
 			wg.Go(func() {
-				if err := s.share(t.Context(), "x", k, nil, func(*session) error { return nil }); err != nil {
+				if err := s.share(t.Context(), "x", k, nil, (*session).several); err != nil {
 					t.Error(err)
 				}
 				mu.Lock()
@@ -94,8 +93,9 @@ func TestSharedCommit(t *testing.T) {
 		var wg sync.WaitGroup
 		start := func(i int, err error) {
 			wg.Go(func() {
-				errs[i] = s.share(t.Context(), "x", k, nil, func(x *session) error {
-					_ = x.w.word(fmt.Sprint("write ", i))
+				errs[i] = s.share(t.Context(), "x", k, nil, func(x *session) error { // writes twice
+					_ = x.several()
+					_, _ = x.exec("touch")
 					return err
 				})
 			})
@@ -116,6 +116,55 @@ func TestSharedCommit(t *testing.T) {
 		}
 		if f.count("ROLLBACK") != 1 || f.count("ROLLBACK TO work") != 1 { // the first of a batch has no savepoint
 			t.Errorf("sent %q", f.sent)
+		}
+	})
+	t.Run("[stores/SQ3] one statement that fails needs no savepoint; SQLite's rollback of everything is noticed", func(t *testing.T) {
+		t.Parallel()
+		for _, gone := range []bool{false, true} {
+			f := &fake{}
+			reached, release := blocked(f, "COMMIT")
+			s := storeOn(t, f)
+			var wg sync.WaitGroup
+			errs := make([]error, 4)
+			start := func(i int) {
+				at := s.line.waiting()
+				wg.Go(func() {
+					errs[i] = s.share(t.Context(), "x", k, nil, func(x *session) error {
+						if i != 2 {
+							return nil
+						}
+						_, _ = x.exec("touch")
+						return coded(codeFull)
+					})
+				})
+				if i > 0 {
+					until(t, func() bool { return s.line.waiting() == at+1 })
+				}
+			}
+			start(0)
+			<-reached
+			for i := 1; i < 4; i++ {
+				start(i)
+			}
+			held := f.on
+			f.mu.Lock()
+			f.on = func(q string) error {
+				if q == "BEGIN" && !gone {
+					return coded(codeError)
+				}
+				return held(q)
+			}
+			f.mu.Unlock()
+			release()
+			wg.Wait()
+			for i, err := range errs {
+				if fails := i == 2 || gone && i > 0; fails != errors.Is(err, idempo.ErrUnavailable) && i != 2 || i == 2 && err == nil {
+					t.Errorf("gone %t, work %d: %v", gone, i, err)
+				}
+			}
+			if f.count("SAVEPOINT work") != 0 {
+				t.Errorf("sent %q", f.sent)
+			}
 		}
 	})
 	t.Run("[stores/SQ3] a commit that fails fails all of it, and nobody before", func(t *testing.T) {

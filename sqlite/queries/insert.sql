@@ -1,7 +1,8 @@
--- The primary key decides; every violation is an error, never "a duplicate".
+-- The primary key decides: 0 rows, and somebody else has it. Every other violation is an error, never "a duplicate".
 INSERT INTO {table records} ({columns})
 VALUES (
   ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
   ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
   ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
   ?, ?, ?, ?, ?)
+ON CONFLICT (tenant_id, operation, idempotency_key) DO NOTHING
