@@ -85,16 +85,16 @@ func (c *claim) try(ctx context.Context, wait bool) (a idempo.Acquired, busy <-c
 			return a, nil, err
 		}
 	}
+	if c.s.line.tryEnter() {
+		return c.idle(ctx, wait)
+	}
 	base, err := c.s.read(ctx, "find", c.p.Key, c.names)
 	if err != nil {
 		return a, nil, err
 	}
-	a, _, write, err := c.judge(base, c.s.now(c.p.Now))
-	if err != nil || !write {
-		return a, nil, err // a final verdict: nothing was locked
-	}
-	if a, busy, held := c.s.inProgress(c.p.Key, c.names, wait); held {
-		return a, busy, nil
+	a, busy, final, err := c.glance(base, wait)
+	if final {
+		return a, busy, err
 	}
 	if c.t != nil {
 		a, err = c.inside(ctx)
@@ -111,6 +111,56 @@ func (c *claim) try(ctx context.Context, wait bool) (a idempo.Acquired, busy <-c
 		return c.again(wait)
 	}
 	return a, nil, err
+}
+
+// idle is a try for a caller that found nobody in the line and holds it now: it reads on the writing connection, whose
+// pages are warm, still without a lock in the file, and goes on there if it must.
+func (c *claim) idle(ctx context.Context, wait bool) (a idempo.Acquired, busy <-chan struct{}, err error) {
+	var base []idempo.Record
+	x, err := c.s.session(ctx)
+	if err == nil {
+		base, err = x.find(c.p.Key, c.names)
+	}
+	final := err != nil
+	if err == nil {
+		a, busy, final, err = c.glance(base, wait)
+	}
+	switch {
+	case final:
+		if x != nil {
+			x.ended(err)
+		}
+		c.s.leave()
+	case c.t != nil:
+		err = x.lend(ctx)
+		if err != nil {
+			c.s.leave()
+		}
+		if err = c.t.lent(x, err); err == nil {
+			a, err = c.inside(ctx)
+		}
+	default:
+		err = c.s.shareNow(ctx, x, func(x *session) (err error) {
+			a, err = c.atOnce(x, len(base) == 0)
+			return err
+		})
+	}
+	if err != nil {
+		a = idempo.Acquired{}
+	}
+	return a, busy, err
+}
+
+// glance judges what was read without a lock. final says that nothing has to be locked for the answer.
+func (c *claim) glance(base []idempo.Record, wait bool) (a idempo.Acquired, busy <-chan struct{}, final bool, err error) {
+	a, _, write, err := c.judge(base, c.s.now(c.p.Now))
+	if err != nil || !write {
+		return a, nil, true, err
+	}
+	if a, busy, held := c.s.inProgress(c.p.Key, c.names, wait); held {
+		return a, busy, true, nil
+	}
+	return a, nil, false, nil
 }
 
 // again answers a claim that was sent away from the line, because a transaction came to hold the key.

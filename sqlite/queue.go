@@ -66,6 +66,17 @@ func (q *queue) enter(ctx context.Context, keys []idempo.Key) error {
 	return <-t.ready // the turn came at the same moment: take it, what follows sees ctx for itself
 }
 
+// tryEnter holds the connection alone until leave, if nobody else does.
+func (q *queue) tryEnter() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed || q.held {
+		return false
+	}
+	q.held = true
+	return true
+}
+
 // add puts a work in the line. lead says that nobody holds the connection: the caller now does, and has to serve.
 func (q *queue) add(t *turn) (lead bool, err error) {
 	q.mu.Lock()

@@ -50,7 +50,10 @@ func (s *Store) sweepOnce(ctx context.Context, limit int) (done int, more bool, 
 		return 0, false, err
 	}
 	defer s.leave()
-	x, err := s.begin()
+	x, err := s.session(ctx)
+	if err == nil {
+		err = x.begin(ctx)
+	}
 	if err != nil {
 		return 0, false, err
 	}

@@ -137,16 +137,30 @@ func (t *txn) begin(ctx context.Context, keys []idempo.Key) error {
 	}
 	s := t.store
 	err := s.line.enter(ctx, keys)
-	if err == nil {
-		if t.x, err = s.lend(ctx); err != nil {
-			s.leave()
+	if err != nil {
+		if errors.Is(err, errOpen) {
+			return err
 		}
+		return t.lent(nil, err)
 	}
-	if err != nil && !errors.Is(err, errOpen) {
-		err = failure("begin", idempo.Key{}, err, false)
-		t.failed = err
+	x, err := s.session(ctx)
+	if err == nil {
+		err = x.lend(ctx)
 	}
-	return err
+	if err != nil {
+		s.leave()
+	}
+	return t.lent(x, err)
+}
+
+// lent notes that the transaction has begun in x, or why it could not. t is locked.
+func (t *txn) lent(x *session, err error) error {
+	if err != nil {
+		t.failed = failure("begin", idempo.Key{}, err, false)
+		return t.failed
+	}
+	t.x = x
+	return nil
 }
 
 // over ends the transaction: rolls back what is open, lets the next in line begin, wakes who waits for a key.
@@ -227,7 +241,10 @@ func (t *txn) alive() error {
 func (t *txn) keepAlone() error {
 	t.x.rollback()
 	s := t.store
-	x, err := s.begin()
+	x, err := s.session(background{})
+	if err == nil {
+		err = x.begin(background{})
+	}
 	if err != nil {
 		return failure("commit", idempo.Key{}, err, false)
 	}

@@ -96,3 +96,19 @@ func (w *wire) word(text string) error {
 	_, err := w.exec(text, text)
 	return err
 }
+
+// beginImmediate is the one statement that may wait for another process, and so ends with ctx.
+func (w *wire) beginImmediate(ctx context.Context) error {
+	const text = "BEGIN IMMEDIATE"
+	st, err := w.stmt(text, text)
+	switch {
+	case err != nil:
+	case ctx.Done() == nil:
+		return w.word(text)
+	case st != nil:
+		_, err = st.ExecContext(ctx)
+	default:
+		_, err = w.conn.ExecContext(ctx, text)
+	}
+	return err
+}

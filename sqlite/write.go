@@ -12,12 +12,21 @@ import (
 const maxShared = 256
 
 // share runs do in a transaction together with others that wait, and returns once its commit is durable. do must only
-// use the session, and is left out when ctx ends before it was reached. keys are the claim's, see queue.
+// use the session, and is left out when ctx ends before it was reached. Where nobody else is in the line the caller does it
+// all by itself, and waits for its COMMIT whatever ctx says. keys are the claim's, see queue.
 func (s *Store) share(ctx context.Context, op string, k idempo.Key, keys []idempo.Key, do func(*session) error) error {
 	if ctx.Err() != nil {
 		return failure(op, k, context.Cause(ctx), false)
 	}
-	w := &work{do: do, ran: make(chan struct{}), done: make(chan struct{})}
+	if s.line.tryEnter() {
+		x, err := s.session(ctx)
+		if err != nil {
+			s.leave()
+			return failure(op, k, err, false)
+		}
+		return failure(op, k, s.shareNow(ctx, x, do), false)
+	}
+	w := newWork(do)
 	t := &turn{keys: keys, work: w}
 	lead, err := s.line.add(t)
 	if err != nil {
@@ -42,34 +51,48 @@ func (s *Store) share(ctx context.Context, op string, k idempo.Key, keys []idemp
 	return w.err
 }
 
-// serve commits works whenever the line comes to some, until Close. One goroutine for the life of the store: SQLite
-// needs a deep stack, which a new one would have to grow each time.
+// shareNow is share for a caller that holds the line and has a session: nobody is waited for.
+func (s *Store) shareNow(ctx context.Context, x *session, do func(*session) error) error {
+	defer s.leave()
+	if err := x.begin(ctx); err != nil {
+		return err
+	}
+	w := newWork(do)
+	s.commit(x, []*work{w})
+	return w.err
+}
+
+// serve commits works whenever the line comes to some, until Close. It is one goroutine for the life of the store:
+// SQLite needs a deep stack, which a new one would have to grow each time.
 func (s *Store) serve() {
 	for range s.wake {
 		for again := true; again; again = s.line.leave() {
-			s.commit()
+			x, err := s.session(background{})
+			if err == nil {
+				err = x.begin(background{})
+			}
+			batch := s.line.take(maxShared)
+			if err != nil {
+				ran(batch)
+				finish(batch, failure("begin", idempo.Key{}, err, false))
+				continue
+			}
+			s.commit(x, batch)
 		}
 	}
 }
 
-// leave passes the connection on after a transaction of its own.
+// leave passes the connection on.
 func (s *Store) leave() {
 	if s.line.leave() {
 		s.wake <- struct{}{}
 	}
 }
 
-// commit runs all works that wait in one transaction and answers them after its commit. Those that come meanwhile come
-// along: they cost no commit.
-func (s *Store) commit() {
-	x, err := s.begin()
-	batch := s.line.take(maxShared)
-	all := batch
-	if err != nil {
-		ran(batch)
-		finish(batch, failure("begin", idempo.Key{}, err, false))
-		return
-	}
+// commit runs works in the transaction x and answers them after its commit. Those that come meanwhile come along: they
+// cost no commit.
+func (s *Store) commit(x *session, batch []*work) {
+	all, err := batch, error(nil)
 	for len(batch) > 0 && err == nil {
 		for i, w := range batch {
 			if err = x.run(w, i == 0 && len(all) == len(batch)); err != nil {
@@ -90,6 +113,10 @@ func (s *Store) commit() {
 	}
 	unknown, err := x.end()
 	finish(all, failure("commit", idempo.Key{}, err, unknown))
+}
+
+func newWork(do func(*session) error) *work {
+	return &work{do: do, ran: make(chan struct{}), done: make(chan struct{})}
 }
 
 // ran says of works that they do not look at their callers' memory any more.
@@ -134,30 +161,32 @@ func (x *session) run(w *work, first bool) error {
 	return fmt.Errorf("SQLite rolled the transaction back: %v", shown(w.err))
 }
 
-// begin opens a transaction for the store's own statements; it holds the write lock. The caller holds the line.
-func (s *Store) begin() (*session, error) {
-	x, err := s.session(background{})
+// session is the store's statements on the writing connection, before any transaction: each statement is one. The
+// caller holds the line.
+func (s *Store) session(ctx context.Context) (*session, error) {
+	w, err := s.takeWire(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := x.w.word("BEGIN IMMEDIATE"); err != nil {
-		x.ended(err)
-		return nil, err
+	return &session{s: s, w: w}, nil
+}
+
+// begin opens a transaction for the store's own statements; it holds the write lock. ctx bounds the wait for the lock.
+// After an error the session is over.
+func (x *session) begin(ctx context.Context) error {
+	err := x.w.beginImmediate(ctx)
+	if err == nil {
+		err = x.syncClock()
 	}
-	if err := x.syncClock(); err != nil {
+	if err != nil {
 		x.rollback()
-		return nil, err
 	}
-	return x, nil
+	return err
 }
 
 // lend opens a transaction for the caller's work; it holds the write lock. ctx bounds the wait for the lock, not the
-// transaction. The caller holds the line.
-func (s *Store) lend(ctx context.Context) (*session, error) {
-	x, err := s.session(ctx)
-	if err != nil {
-		return nil, err
-	}
+// transaction. After an error the session is over.
+func (x *session) lend(ctx context.Context) (err error) {
 	var own context.Context = background{}
 	stop := func() bool { return true }
 	if ctx.Done() != nil {
@@ -173,17 +202,8 @@ func (s *Store) lend(ctx context.Context) (*session, error) {
 	}
 	if err != nil {
 		x.rollback()
-		return nil, err
 	}
-	return x, nil
-}
-
-func (s *Store) session(ctx context.Context) (*session, error) {
-	w, err := s.takeWire(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return &session{s: s, w: w}, nil
+	return err
 }
 
 // end commits. A COMMIT that SQLite answers with BUSY leaves the transaction open and is sent again. unknown says that

@@ -245,20 +245,31 @@ func TestSharedCommit(t *testing.T) {
 			t.Errorf("ran %t, %v", ran, left)
 		}
 	})
-	t.Run("a caller that leaves during the commit hears that it is not known", func(t *testing.T) {
+	t.Run("a caller that leaves during the commit of others hears that it is not known", func(t *testing.T) {
 		t.Parallel()
 		f := &fake{}
-		reached, release := blocked(f, "COMMIT")
-		defer release()
+		at, permit := make(chan struct{}, 2), make(chan struct{})
+		f.on = func(q string) error {
+			if q == "COMMIT" {
+				at <- struct{}{}
+				<-permit
+			}
+			return nil
+		}
 		s := storeOn(t, f)
+		go func() { _ = s.share(t.Context(), "x", k, nil, func(*session) error { return nil }) }()
+		<-at
 		ctx, cancel := context.WithCancel(t.Context())
 		got := make(chan error, 1)
 		go func() { got <- s.share(ctx, "x", k, nil, func(*session) error { return nil }) }()
-		<-reached
+		until(t, func() bool { return s.line.waiting() == 1 })
+		permit <- struct{}{}
+		<-at // its own commit
 		cancel()
 		if e, ok := errors.AsType[*idempo.Error](<-got); !ok || !e.Unknown {
 			t.Error(e)
 		}
+		permit <- struct{}{}
 	})
 }
 
