@@ -161,9 +161,9 @@ func (p port) Commit(ctx context.Context, tx postgres.PortTx, statements ...post
 		return postgres.ErrForeignTx
 	}
 	noted, ended := t.close()
-	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), endBudget)
-	defer cancel()
+	end := context.WithoutCancel(ctx)
 	defer t.conn.Release()
+	defer t.limit()()
 	status := t.conn.Conn().PgConn().TxStatus()
 	switch {
 	case noted != nil:
@@ -224,10 +224,11 @@ func (p port) Rollback(ctx context.Context, tx postgres.PortTx, statements ...po
 		return postgres.ErrForeignTx
 	}
 	noted, _ := t.close()
-	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), endBudget)
-	defer cancel()
+	end := context.WithoutCancel(ctx)
+	lift := t.limit()
 	if len(statements) == 0 || noted != nil {
 		t.rollback(end)
+		lift()
 		t.conn.Release()
 		return noted
 	}
@@ -235,8 +236,11 @@ func (p port) Rollback(ctx context.Context, tx postgres.PortTx, statements ...po
 	err := send(end, t.conn, all)
 	alive := !t.conn.Conn().IsClosed()
 	t.rollback(end)
+	lift()
 	t.conn.Release()
 	if err != nil && !alive && !answered(err) {
+		end, cancel := context.WithTimeout(end, endBudget)
+		defer cancel()
 		return sent(p.Run(end, nil, statements...)) // the connection was gone; each statement is harmless twice
 	}
 	return sent(err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -70,6 +71,14 @@ func (t *transaction) close() (noted error, ended bool) {
 	defer t.mu.Unlock()
 	t.closed = true
 	return t.noted, t.ended
+}
+
+// limit gives the connection a deadline for the end of the transaction, and returns what lifts it. It costs less than a
+// context that ends: every commit needs one.
+func (t *transaction) limit() (lift func()) {
+	c := t.conn.Conn().PgConn().Conn()
+	_ = c.SetDeadline(time.Now().Add(endBudget)) // a closed connection refuses, and every use of it fails
+	return func() { _ = c.SetDeadline(time.Time{}) }
 }
 
 // rollback ends whatever is open on the connection. Where that fails the connection is closed, and the server rolls
