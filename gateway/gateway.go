@@ -195,12 +195,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if g.draining.Load() && r.ProtoMajor == 1 {
 		w.Header().Set("Connection", "close")
 	}
-	path := rawPath(r)
-	if bad := checkPath(path, func(p string) bool { return g.router.guards(r, p) }); bad != nil {
-		g.refuse(w, r, bad)
-		return
-	}
-	if bad := g.names.checkConnection(r.Header); bad != nil {
+	if bad := g.check(r); bad != nil {
 		g.refuse(w, r, bad)
 		return
 	}
@@ -218,6 +213,23 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	rt.ServeHTTP(w, r)
+}
+
+// check refuses what the gateway and an upstream could read as two different requests.
+func (g *Gateway) check(r *http.Request) *refusal {
+	guards := func(path string) bool { return g.router.guards(r, path) }
+	if r.ProtoMajor != 1 {
+		if bad := checkTarget(r); bad != nil {
+			return bad
+		}
+	}
+	if bad := checkPath(rawPath(r), guards); bad != nil {
+		return bad
+	}
+	if bad := checkMethod(r, guards); bad != nil {
+		return bad
+	}
+	return g.names.checkConnection(r.Header)
 }
 
 // dropUntrusted takes the tenant and principal headers of a peer that may not set them.

@@ -71,8 +71,12 @@ func (n headerNames) protected(name string) bool {
 }
 
 // clean takes out of a request's headers what the upstream must not take for something else: idempo's own headers,
-// names that are a protected one with "_" for "-", and, unless allowed, method overrides.
+// names that are a protected one with "_" for "-", upgrades to another HTTP, and, unless allowed, method overrides.
 func (n headerNames) clean(h http.Header, allowOverride bool) {
+	if upgradesHTTP(h) {
+		delete(h, "Upgrade")
+		delete(h, "Http2-Settings")
+	}
 	for name := range h {
 		switch name {
 		case "X-Http-Method-Override", "X-Method-Override", "X-Http-Method":
@@ -94,6 +98,19 @@ func (n headerNames) clean(h http.Header, allowOverride bool) {
 			delete(h, name)
 		}
 	}
+}
+
+// upgradesHTTP tells an upgrade after which requests of HTTP would pass unseen: h2c, or another version.
+func upgradesHTTP(h http.Header) bool {
+	for _, line := range h["Upgrade"] {
+		for token := range strings.SplitSeq(strings.ToLower(line), ",") {
+			name, _, _ := strings.Cut(strings.TrimSpace(token), "/")
+			if name == "h2c" || name == "h2" || name == "http" {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // cleanTrailer drops trailers that would matter in a head: they come too late to be judged.

@@ -49,6 +49,32 @@ func checkPath(raw string, guards func(path string) bool) *refusal {
 	return nil
 }
 
+// checkTarget holds the target of a request over HTTP/2 to what a request line over HTTP/1.1 can hold: any other byte would
+// make two targets of it, or a shorter one, for the upstream.
+func checkTarget(r *http.Request) *refusal {
+	if r.Method == http.MethodConnect {
+		return nil // it never has a route
+	}
+	target := r.RequestURI
+	if target != "*" && !strings.HasPrefix(target, "/") {
+		return malformed("The request target is not in a known form.")
+	}
+	for i := range len(target) {
+		if c := target[i]; c <= ' ' || c >= 0x7f || c == '#' {
+			return malformed("The request target has a byte that must be escaped.")
+		}
+	}
+	return nil
+}
+
+// checkMethod refuses a method that is a guarded one in other letters: some servers fold them.
+func checkMethod(r *http.Request, guards func(path string) bool) *refusal {
+	if strings.ToUpper(r.Method) == r.Method || !guards(r.URL.Path) {
+		return nil
+	}
+	return malformed("The method is not in upper-case letters.")
+}
+
 // collapse joins runs of slashes, as many readers do.
 func collapse(path string) string {
 	for strings.Contains(path, "//") {

@@ -21,6 +21,9 @@ type routed struct {
 
 func newRouter(all []routed) *router {
 	rt := &router{mux: http.NewServeMux(), without: map[string]*http.ServeMux{}}
+	for i := range all {
+		all[i].pattern = plainPattern(all[i].pattern)
+	}
 	for _, r := range all {
 		rt.mux.Handle(r.pattern, found{r.route})
 	}
@@ -72,9 +75,36 @@ func (c *catch) Header() http.Header {
 func (c *catch) Write(p []byte) (int, error) { return len(p), nil }
 func (c *catch) WriteHeader(int)             {}
 
+// plainPattern is a pattern whose host is spelled as [plainHost] spells those of requests.
+func plainPattern(pattern string) string {
+	path := pathOf(pattern)
+	host, _, ok := strings.Cut(path, "/")
+	if !ok || host == "" {
+		return pattern
+	}
+	return strings.TrimSuffix(pattern, path) + plainHost(host) + path[len(host):]
+}
+
+// plainHost is a host in lower case and without the dot of the root: names are equal in either spelling to whoever serves
+// them, and a ServeMux compares bytes. A port stays.
+func plainHost(host string) string {
+	host = strings.ToLower(host)
+	if !strings.HasSuffix(host, ".") && !strings.Contains(host, ".:") {
+		return host
+	}
+	name, port := host, ""
+	if i := strings.LastIndexByte(host, ':'); i > strings.LastIndexByte(host, ']') {
+		name, port = host[:i], host[i:]
+	}
+	return strings.TrimRight(name, ".") + port
+}
+
 // find gives the route, or nil, and sets the pattern and path values of r.
 func (rt *router) find(r *http.Request) *route {
 	var c catch
+	sent := r.Host
+	r.Host = plainHost(sent)
+	defer func() { r.Host = sent }()
 	rt.mux.ServeHTTP(&c, r)
 	if c.route == nil && c.header != nil && c.header.Get("Location") != "" {
 		if mux := rt.without[r.Pattern]; mux != nil {
@@ -84,9 +114,9 @@ func (rt *router) find(r *http.Request) *route {
 	return c.route
 }
 
-// guards tells whether a guarded route would match r at another path.
+// guards tells whether a guarded route would match r at another path, its method in upper case.
 func (rt *router) guards(r *http.Request, path string) bool {
-	h, _ := rt.mux.Handler(&http.Request{Method: r.Method, Host: r.Host, URL: &url.URL{Path: path}})
+	h, _ := rt.mux.Handler(&http.Request{Method: strings.ToUpper(r.Method), Host: plainHost(r.Host), URL: &url.URL{Path: path}})
 	f, ok := h.(found)
 	return ok && f.route.guard != nil
 }

@@ -239,7 +239,7 @@ func register(mux *http.ServeMux, pattern string) (problem string) {
 			problem = strings.ReplaceAll(fmt.Sprint(v), "\n", " ")
 		}
 	}()
-	mux.Handle(pattern, http.NotFoundHandler())
+	mux.Handle(plainPattern(pattern), http.NotFoundHandler())
 	return ""
 }
 
