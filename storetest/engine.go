@@ -87,7 +87,7 @@ func (k *K) engine(s idempo.Store, c idempo.Config, ops ...idempo.Operation) *id
 	if c.DigestKeys == nil {
 		c.DigestKeys = []idempo.Secret{digestKey("d1")}
 	}
-	c.AcquireTimeout = 20 * time.Second // a busy machine is not an unavailable store
+	c.AcquireTimeout = patience
 	c.Operations = append(k.operations(), ops...)
 	e, err := idempo.New(s, c)
 	k.ok(err)

@@ -1,13 +1,16 @@
 package storetest
 
 import (
-	"context"
-	"errors"
-	"sync"
+	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/idempo/idempo"
+	"github.com/idempo/idempo/internal/around"
 )
+
+// patience with a claim: a busy machine is not an unavailable store.
+const patience = 20 * time.Second
 
 func faultCases() []testCase {
 	return []testCase{
@@ -18,73 +21,11 @@ func faultCases() []testCase {
 	}
 }
 
-// passing wraps a store: through stands around every call.
-type passing struct {
-	idempo.Store
-	through func(op string, call func() error) error
-}
-
-// passingTx is passing for a store with transactions.
-type passingTx struct {
-	passing
-	tx interface {
-		idempo.Transactor
-		idempo.Joiner
-	}
-}
-
-// around returns s with through around every call; it has transactions exactly if s has.
-func around(s idempo.Store, through func(op string, call func() error) error) idempo.Store {
-	p := passing{s, through}
-	if tx, ok := s.(interface {
-		idempo.Transactor
-		idempo.Joiner
-	}); ok {
-		return passingTx{p, tx}
-	}
-	return p
-}
-
-func (s passing) Acquire(ctx context.Context, p idempo.AcquireParams) (a idempo.Acquired, err error) {
-	err = s.through("acquire", func() (err error) { a, err = s.Store.Acquire(ctx, p); return err })
-	return a, err
-}
-
-func (s passing) Renew(ctx context.Context, p idempo.RenewParams) (r idempo.Record, err error) {
-	err = s.through("renew", func() (err error) { r, err = s.Store.Renew(ctx, p); return err })
-	return r, err
-}
-
-func (s passing) Complete(ctx context.Context, p idempo.CompleteParams) (r idempo.Record, err error) {
-	err = s.through("complete", func() (err error) { r, err = s.Store.Complete(ctx, p); return err })
-	return r, err
-}
-
-func (s passing) Release(ctx context.Context, p idempo.ReleaseParams) (r idempo.Record, err error) {
-	op := "release"
-	if p.To == idempo.StateIssued {
-		op = "forget"
-	}
-	err = s.through(op, func() (err error) { r, err = s.Store.Release(ctx, p); return err })
-	return r, err
-}
-
-func (s passing) Lookup(ctx context.Context, p idempo.LookupParams) (r idempo.Record, err error) {
-	err = s.through("lookup", func() (err error) { r, err = s.Store.Lookup(ctx, p); return err })
-	return r, err
-}
-
-func (s passingTx) InTx(ctx context.Context, fn func(context.Context) error) error {
-	return s.through("tx", func() error { return s.tx.InTx(ctx, fn) })
-}
-
-func (s passingTx) Joined(ctx context.Context) (bool, bool, error) { return s.tx.Joined(ctx) }
-
 // Twice returns s as seen through a driver that sends every statement twice: each call is made two times, and the second
 // answer counts. Left out are whole transactions, and Forget: what is gone cannot recognise its owner, and a second
 // Forget is told, harmlessly, that the lease is lost.
 func Twice(s idempo.Store) idempo.Store {
-	return around(s, func(op string, call func() error) error {
+	return around.Store(s, func(op string, call func() error) error {
 		if op != "tx" && op != "forget" {
 			_ = call()
 		}
@@ -92,51 +33,17 @@ func Twice(s idempo.Store) idempo.Store {
 	})
 }
 
-// A fault lets the nth call fail, before or after it took effect; calls inside a transaction count before its commit.
-type fault struct {
-	mu    sync.Mutex
-	n, at int
-	after bool
-	hit   string // the call that failed
-}
-
-func (f *fault) through(op string, call func() error) error {
-	f.mu.Lock()
-	f.n++
-	now := f.n == f.at
-	if now {
-		f.hit = op
-	}
-	f.mu.Unlock()
-	if !now {
-		return call()
-	}
-	if f.after {
-		if err := call(); err != nil {
-			return err
-		}
-	}
-	return &idempo.Error{Op: op, Code: "unavailable", Unknown: f.after, Err: errors.New("connection reset")}
-}
-
 // eachFault calls f with an engine whose nth store call fails, for n = 1, 2, … until a run has no failure.
 func (k *K) eachFault(f func(e *idempo.Engine, what string)) {
-	for _, after := range []bool{false, true} {
-		for n := 1; ; n++ {
-			if n > 50 {
-				k.Fatal("a call of the store's makes 50")
-			}
-			flt := &fault{at: n, after: after}
-			e := k.engine(around(k.Store, flt.through), idempo.Config{})
-			when := "before"
-			if after {
-				when = "after"
-			}
-			f(e, when)
+	for _, when := range []string{"before", "after"} {
+		for n := 1; n < 100; n++ {
+			fault := &around.Fault{N: n, After: when == "after"}
+			e := k.engine(around.Store(k.Store, fault.Through), idempo.Config{})
+			f(e, fmt.Sprintf("call %d fails %s it took effect", n, when))
 			if left := e.Drain(k.ctx); left > 0 {
-				k.Errorf("%d claims are left when call %d failed %s it took effect", left, n, when)
+				k.Errorf("%d claims are left where call %d failed %s it took effect", left, n, when)
 			}
-			if flt.hit == "" {
+			if fault.Op == "" {
 				break
 			}
 		}
@@ -144,6 +51,7 @@ func (k *K) eachFault(f func(e *idempo.Engine, what string)) {
 }
 
 func nthAtomic(k *K) {
+	_, other := k.two()
 	k.eachFault(func(e *idempo.Engine, what string) {
 		req := k.request("pay")
 		committed := func() int {
@@ -168,10 +76,12 @@ func nthAtomic(k *K) {
 			}
 		}
 		k.count(req, 1)
+		k.do(other, req, stray(k), idempo.VerdictReplay)
 	})
 }
 
 func nthLeased(k *K) {
+	_, other := k.two()
 	k.eachFault(func(e *idempo.Engine, what string) {
 		req := k.request("send")
 		var n atomic.Int64
@@ -182,6 +92,7 @@ func nthLeased(k *K) {
 				if !b.Record.Result.Equal(answer()) {
 					k.Errorf("%s: %s of %+v", what, b.Verdict, b.Record.Result)
 				}
+				k.do(other, req, stray(k), idempo.VerdictReplay)
 				break
 			}
 			if n.Load() > before && !idempo.MayHaveHappened(err) {

@@ -342,7 +342,7 @@ func unlike(got, want []any) string {
 func (k *K) shrink(steps []step, bad string) ([]step, string) {
 	for range 3 {
 		smaller := false
-		for i := len(steps) - 1; i >= 0; i-- {
+		for i := len(steps) - 1; i >= 0 && k.ctx.Err() == nil; i-- {
 			less := slices.Delete(slices.Clone(steps), i, i+1)
 			k.n++
 			if still := k.playBoth(less, fmt.Sprint("shrunk-", k.n)); still != "" {

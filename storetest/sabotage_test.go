@@ -169,7 +169,7 @@ func TestKitAgainstItself(t *testing.T) {
 			t.Errorf("%d", len(all))
 		}
 	})
-	caps := Caps{Tx: true, Sweep: true, Take: true}
+	caps := Caps{Tx: true, Sweep: true, Take: true, Steps: 600, Seed: 1}
 	seen := map[string]bool{}
 	for _, s := range all {
 		if seen[s.rule] {

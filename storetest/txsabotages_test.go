@@ -353,11 +353,13 @@ func engineSabotages() []sabotage {
 			})
 			sub.Again = s
 		}},
-		{"what commits before a lost answer is taken back", "engine: [stores/CT30] leased: the Nth store call fails", func(s *saboteur, _ *Subject) {
-			s.complete = func(ctx context.Context, p idempo.CompleteParams) (idempo.Record, error) {
-				_, _ = s.Store.Release(ctx, idempo.ReleaseParams{Key: p.Key, Token: p.Token, To: idempo.StateFailed, Retention: time.Hour})
-				return s.Store.Complete(ctx, p)
+		{"a completion is answered and not stored", "engine: [stores/CT30] leased: the Nth store call fails", func(s *saboteur, sub *Subject) {
+			s.complete = func(_ context.Context, p idempo.CompleteParams) (idempo.Record, error) {
+				r := s.at(p.Key, p.Now)
+				r.State, r.Result, r.BodyKept = idempo.StateCompleted, p.Result, true
+				return r, nil
 			}
+			sub.Again = s
 		}},
 	}
 }
