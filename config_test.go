@@ -207,7 +207,7 @@ func TestRotation(t *testing.T) {
 			})
 		}
 	}
-	t.Run("[stores/E6] a record under an unknown recipe or digest key is unreadable: no match, no mismatch, no run", func(t *testing.T) {
+	t.Run("[stores/E6] [security/SEC28] a record under an unknown recipe or digest key is unreadable: no match, no mismatch, no run", func(t *testing.T) {
 		s := memstore.New(memstore.Options{})
 		both := engineOn(t, s, idempo.Config{DigestKeys: []idempo.Secret{d1, d2}}, leasedOp)
 		b, err := both.Begin(t.Context(), request("send", "k", "1"))

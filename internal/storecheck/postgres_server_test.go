@@ -204,7 +204,7 @@ func TestPostgresReplayCosts(t *testing.T) {
 	costs("[stores/PG6] a duplicate of a running key writes nothing", func() {
 		pgAcquire(t, ctx, st, pgAgain(open), idempo.VerdictInProgress)
 	})
-	t.Run("[stores/PG6, SEC74] the server's log names neither key, tenant, owner nor body, even where a statement fails", func(t *testing.T) {
+	t.Run("[stores/PG6] [security/SEC74] the server's log names neither key, tenant, owner nor body, even where a statement fails", func(t *testing.T) {
 		lost := pgClaim(idempo.GuardAtomic)
 		lost.Key.Tenant = "canary-tenant"
 		err := st.InTx(ctx, func(ctx context.Context) error {
