@@ -395,8 +395,13 @@ func (c *Claim) end(b Begun) {
 	c.ctx.end(context.Canceled)
 }
 
-// finish takes the claim out of the running ones, once.
+// finish ends what this process keeps of the claim: its flight, its place among the running ones and in the quota. It may be
+// called by several at once, as at the end of MaxRun; whoever returns from it finds the flight ended.
 func (c *Claim) finish(b Begun) {
+	if b.Verdict == VerdictReplay {
+		c.e.recent.add(c.acq.Key.ID)
+	}
+	c.e.flights.finish(c.flight, b)
 	if !c.e.running.remove(c) {
 		return
 	}
@@ -405,8 +410,4 @@ func (c *Claim) finish(b Begun) {
 		c.call.counted = false
 		c.e.quota.back(c.key.Tenant, false)
 	}
-	if b.Verdict == VerdictReplay {
-		c.e.recent.add(c.acq.Key.ID)
-	}
-	c.e.flights.finish(c.flight, b)
 }
