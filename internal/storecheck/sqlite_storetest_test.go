@@ -22,7 +22,7 @@ func sqliteSubject(t testing.TB) storetest.Subject {
 	}
 	own := sqliteHandle(t, file, goodDSN)
 	return storetest.Subject{
-		Store: listed{s},
+		Store: listed{s, file},
 		Effect: func(ctx context.Context, name string) error {
 			_, err := sqlite.Tx(ctx).ExecContext(ctx, "INSERT INTO effects VALUES (?)", name)
 			return err
@@ -48,8 +48,28 @@ func TestSQLiteKit(t *testing.T) {
 	storetest.Run(t, sqliteSubject, storetest.Caps{Tx: true, Sweep: true, Take: true})
 }
 
+// TestSQLiteKitOnHandle is the kit on a store that works on the caller's own handle.
+func TestSQLiteKitOnHandle(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, func(t testing.TB) storetest.Subject {
+		sub := sqliteSubject(t)
+		db := sqliteHandle(t, sub.Store.(listed).file, goodDSN)
+		s, err := sqlite.New(t.Context(), db, sqlite.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = s.Close() })
+		sub.Store = listed{s, ""}
+		sub.Poison = nil // without the guard of Open it is tx_ended: what became of it cannot be known
+		return sub
+	}, storetest.Caps{Tx: true, Sweep: true, Take: true})
+}
+
 // listed gives the kit every record of a store, for its invariants.
-type listed struct{ *sqlite.Store }
+type listed struct {
+	*sqlite.Store
+	file string
+}
 
 // All yields the records as the operator's list shows them.
 func (l listed) All() iter.Seq[idempo.Record] {

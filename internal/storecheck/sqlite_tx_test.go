@@ -123,3 +123,58 @@ func TestSQLiteLeased(t *testing.T) {
 		t.Fatal(b.Verdict, err)
 	}
 }
+
+func TestSQLiteSwallowedRollback(t *testing.T) {
+	t.Parallel()
+	// careless swallows an error with which SQLite rolls everything back, and writes on.
+	careless := func(ctx context.Context) error {
+		_ = effect(ctx)
+		_, _ = sqlite.Tx(ctx).ExecContext(ctx, "INSERT INTO poison VALUES (1)")
+		_ = effect(ctx)
+		return nil
+	}
+	prepare := func(t *testing.T) (*sqlite.Store, string, func() int) {
+		s, file := sqliteStore(t, sqlite.Options{})
+		count := effects(t, file)
+		if _, err := sqliteRaw(t, file).ExecContext(t.Context(), "CREATE TABLE poison (n INTEGER) STRICT; "+
+			"CREATE TRIGGER poisoned BEFORE INSERT ON poison BEGIN SELECT RAISE(ROLLBACK, 'poison'); END"); err != nil {
+			t.Fatal(err)
+		}
+		return s, file, count
+	}
+	check := func(t *testing.T, s *sqlite.Store, code string) {
+		t.Helper()
+		p := atomically("x")
+		_, err := do(t.Context(), s, p, idempo.Result{Status: 1}, careless)
+		if e, ok := errors.AsType[*idempo.Error](err); !ok || e.Code != code {
+			t.Errorf("%v, want code %s", err, code)
+		}
+		if r, err := s.Lookup(t.Context(), idempo.LookupParams{Key: p.Key}); err != nil || r.State != "" {
+			t.Errorf("a record was left: %q, %v", r.State, err)
+		}
+	}
+	t.Run("[stores/E12] after Open: tx_aborted, no effect, not even of what was written afterwards", func(t *testing.T) {
+		t.Parallel()
+		s, _, count := prepare(t)
+		check(t, s, "tx_aborted")
+		if n := count(); n != 0 {
+			t.Errorf("%d effects", n)
+		}
+		p := atomically("x") // [stores/E8] a failing result is kept all the same
+		_, err := do(t.Context(), s, p, idempo.Result{Status: 422, Failing: true}, careless)
+		r, lerr := s.Lookup(t.Context(), idempo.LookupParams{Key: p.Key})
+		if err != nil || lerr != nil || r.State != idempo.StateCompleted || !r.Result.Failing || count() != 0 {
+			t.Error(err, lerr, r.State, count())
+		}
+	})
+	t.Run("[stores/E12] on a caller's handle: never success, and said to be unknown", func(t *testing.T) {
+		t.Parallel()
+		_, file, _ := prepare(t)
+		s, err := sqlite.New(t.Context(), sqliteHandle(t, file, goodDSN), sqlite.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		check(t, s, "tx_ended")
+	})
+}
