@@ -98,7 +98,7 @@ func (rt *route) send(ctx context.Context, w http.ResponseWriter, r *http.Reques
 		}
 		return out, nil
 	})
-	if err == nil && (res.StatusCode == http.StatusSwitchingProtocols || !validNames(res.Header)) {
+	if err == nil && (res.StatusCode < 200 || !validNames(res.Header)) {
 		res.Body.Close()
 		return nil, ClassUnknown, errors.New("the upstream's answer is not valid")
 	}

@@ -28,6 +28,9 @@ func (g *Gateway) newPassage(up *upstream) *passage {
 		ErrorHandler:  p.failed,
 		ErrorLog:      log.New(io.Discard, "", 0), // the caller's connection says it; nothing of it is ours to log
 		ModifyResponse: func(res *http.Response) error {
+			if res.StatusCode < 100 {
+				return errStatus // net/http would panic when asked to write it
+			}
 			if b := incomingOf(res.Request.Context()); b != nil {
 				b.answered()
 			}
@@ -38,6 +41,8 @@ func (g *Gateway) newPassage(up *upstream) *passage {
 	}
 	return p
 }
+
+var errStatus = errors.New("the upstream's answer has no valid status")
 
 // ServeHTTP forwards r and whatever comes back.
 func (p *passage) ServeHTTP(w http.ResponseWriter, r *http.Request) {

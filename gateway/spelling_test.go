@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -91,4 +92,20 @@ func TestSpellings(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestPassedStatus(t *testing.T) {
+	t.Parallel()
+	for _, status := range []string{"000", "099"} {
+		t.Run("[security/SEC63] an unguarded answer of status "+status+" is no answer", func(t *testing.T) {
+			t.Parallel()
+			up := scripted(t, nil, func(c net.Conn, next func() *http.Request) {
+				if next() != nil {
+					io.WriteString(c, "HTTP/1.1 "+status+" Odd\r\nContent-Length: 0\r\n\r\n")
+				}
+			})
+			g := newWorld(t).gate(payTo(nil, up.url()), nil)
+			g.want(g.do("GET", "/x", ""), 502, "", "outcome_unknown")
+		})
+	}
 }

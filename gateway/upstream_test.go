@@ -89,6 +89,8 @@ func TestSentUnknown(t *testing.T) {
 			io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nok")
 		},
 		"control byte": func(c net.Conn) { io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nA: b\x00c\r\n\r\nok") },
+		"status 000":   func(c net.Conn) { io.WriteString(c, "HTTP/1.1 000 Odd\r\nContent-Length: 0\r\n\r\n") },
+		"status 099":   func(c net.Conn) { io.WriteString(c, "HTTP/1.1 099 Odd\r\nContent-Length: 0\r\n\r\n") },
 		"bad name":     func(c net.Conn) { io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nA b: c\r\n\r\nok") },
 		"head > 64 KiB": func(c net.Conn) {
 			io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nA: "+strings.Repeat("x", 70<<10)+"\r\n\r\nok")

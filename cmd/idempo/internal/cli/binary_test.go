@@ -6,6 +6,8 @@ import (
 	"crypto/sha256"
 	"errors"
 	"io"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -87,6 +89,63 @@ func TestBinary(t *testing.T) {
 			t.Errorf("exit %d, %s", code, errb.String())
 		}
 		w.Close()
+	})
+	t.Run("[security/SEC20] what an upstream sends unasked is in no line", func(t *testing.T) {
+		t.Parallel()
+		if runtime.GOOS == "windows" {
+			t.Skip("no SIGTERM")
+		}
+		up, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer up.Close()
+		dropped := make(chan struct{})
+		go func() {
+			defer close(dropped)
+			c, err := up.Accept()
+			if err != nil {
+				return
+			}
+			defer c.Close()
+			r := bufio.NewReader(c)
+			if _, err := http.ReadRequest(r); err != nil {
+				return
+			}
+			_, _ = io.WriteString(c, "HTTP/1.1 204 No Content\r\nContent-Length: 12\r\n\r\ncanary-bytes")
+			_, _ = io.Copy(io.Discard, r) // until the connection is dropped, which is after any line about it
+		}()
+		c := exec.Command(file, "serve", "--upstream", "http://"+up.Addr().String(), "--data-dir", t.TempDir(), "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+		c.Dir = t.TempDir()
+		c.Env = []string{"HOME=" + c.Dir}
+		r, err := c.StderrPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		lines, address := bufio.NewScanner(r), ""
+		for lines.Scan() && !strings.Contains(lines.Text(), "curl -i") {
+			if _, at, ok := strings.Cut(lines.Text(), "gateway   "); ok {
+				address = strings.TrimSpace(at)
+			}
+		}
+		if res, err := http.Post(address+"/x", "text/plain", nil); err != nil || res.StatusCode != http.StatusNoContent {
+			t.Errorf("%v %v", res, err)
+		} else {
+			res.Body.Close()
+			<-dropped
+		}
+		if err := c.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		for lines.Scan() {
+			if strings.Contains(lines.Text(), "canary-bytes") {
+				t.Errorf("an upstream's bytes are in a line: %s", lines.Text())
+			}
+		}
+		_ = c.Wait()
 	})
 	t.Run("[operations/OP43] SIGTERM: exit 0", func(t *testing.T) {
 		t.Parallel()
