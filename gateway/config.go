@@ -173,7 +173,7 @@ type Route struct {
 
 	// How requests are read and answers kept; defaults are those of idemhttp.Rules.
 	Key            KeyRules       `yaml:"key"`
-	Methods        []string       `yaml:"methods"`
+	Methods        []string       `yaml:"methods"` // guarded besides POST and PATCH
 	Wait           time.Duration  `yaml:"wait"`
 	MaxBody        int64          `yaml:"max_body"`     // bytes
 	MaxInflated    int64          `yaml:"max_inflated"` // bytes

@@ -129,8 +129,11 @@ func TestConfigValidate(t *testing.T) {
 		bad("routes[1].issue", "not set", guarded(func(r *Route) { r.Issued = true }))
 		bad("routes[1].issued", "false", guarded(func(r *Route) { r.Issue = "POST /keys" }))
 	})
-	t.Run("a route that is guarded for methods it never gets", func(t *testing.T) {
+	t.Run("[http/H41] a route that is guarded for methods it never gets; methods add to POST and PATCH", func(t *testing.T) {
 		bad("routes[1].match", "not guarded", guarded(func(r *Route) { r.Match = "PUT /x" }))
+		bad("routes[1].match", "not guarded", guarded(func(r *Route) { r.Match, r.Methods = "PUT /x", []string{"DELETE"} }))
+		ok("POST beside PUT", guarded(func(r *Route) { r.Match, r.Methods = "POST /x", []string{"PUT"} }))
+		ok("PATCH beside PUT", guarded(func(r *Route) { r.Match, r.Methods = "PATCH /x", []string{"PUT"} }))
 	})
 	t.Run("all mistakes at once", func(t *testing.T) {
 		c := good()

@@ -74,10 +74,7 @@ func (c Config) validateRoute(f *findings, i int) {
 	if !operationName.MatchString(r.Operation) {
 		f.add(at(path, "operation"), "is %q; letters, digits, . _ : - only, at most 192", r.Operation)
 	}
-	methods := r.Methods
-	if len(methods) == 0 {
-		methods = []string{http.MethodPost, http.MethodPatch}
-	}
+	methods := append([]string{http.MethodPost, http.MethodPatch}, r.Methods...)
 	if m := methodOf(r.Match); m != "" && !slices.Contains(methods, m) {
 		f.pair(at(path, "match"), at(path, "operation"), "matches %s only, which is not guarded; add it to methods, or drop operation", m)
 	}
