@@ -370,7 +370,7 @@ func TestConfigCheck(t *testing.T) {
 			t.Error(r.out)
 		}
 	})
-	t.Run("[operations/OP14] a password among the arguments is warned of", func(t *testing.T) {
+	t.Run("[operations/OP14] [security/SEC40] a password among the arguments is warned of", func(t *testing.T) {
 		t.Parallel()
 		s := newShell(t)
 		s.file("idempo.yaml", "version: 1\n")

@@ -92,6 +92,7 @@ func (d *doctor) examine(ctx context.Context, c *cobra.Command) {
 	}
 	d.settings(s)
 	d.digestKeys(s)
+	d.encryption(s)
 	d.store(ctx, s)
 }
 
@@ -141,6 +142,17 @@ func (d *doctor) digestKeys(s *config.Settings) {
 	}
 	if st, err := os.Stat(server.DigestKeyFile(s)); err == nil && st.Mode().Perm()&0o077 != 0 {
 		d.bad("files", "chmod 600 "+server.DigestKeyFile(s), "others can read %s", server.DigestKeyFile(s))
+	}
+}
+
+func (d *doctor) encryption(s *config.Settings) {
+	switch keys := s.Encrypt.Keys; {
+	case len(keys) == 0:
+		d.warn("encryption", "name a key in security.encryption_keys", "off: whoever reads the store reads stored answers")
+	case s.Encrypt.Required:
+		d.ok("encryption", "on and required, key %s", keys[0].ID)
+	default:
+		d.ok("encryption", "on, key %s", keys[0].ID)
 	}
 }
 

@@ -94,6 +94,21 @@ func TestDoctor(t *testing.T) {
 			t.Error(g)
 		}
 	})
+	t.Run("stored answers in clear, or encrypted", func(t *testing.T) {
+		t.Parallel()
+		s := newShell(t)
+		s.seeded()
+		s.file("idempo.yaml", "version: 1\nstore: {sqlite: idempo.db}\n"+key)
+		if g := grades(t, s, 0); g["encryption"] != "warn" {
+			t.Error(g)
+		}
+		for more, want := range map[string]string{"": "on, key e1\n", "require_encryption: true, ": "on and required, key e1\n"} {
+			s.file("idempo.yaml", "version: 1\nstore: {sqlite: idempo.db}\n"+strings.Replace(key, "{", "{"+more+"encryption_keys: [{id: e1, value: 0123456789abcdef0123456789canary}], ", 1))
+			if r := s.run("doctor"); r.code != 0 || !strings.Contains(r.out, "ok   encryption   "+want) {
+				t.Error(r)
+			}
+		}
+	})
 	t.Run("it changes nothing", func(t *testing.T) {
 		t.Parallel()
 		s := newShell(t)

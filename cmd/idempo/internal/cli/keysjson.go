@@ -29,10 +29,11 @@ type listed struct {
 }
 
 type jsonState struct {
-	Status   int   `json:"status"`
-	Failing  bool  `json:"failing"`
-	BodySize int64 `json:"body_size"`
-	BodyKept bool  `json:"body_kept"`
+	Status   int    `json:"status"`
+	Failing  bool   `json:"failing"`
+	BodySize int64  `json:"body_size"`
+	BodyKept bool   `json:"body_kept"`
+	Sealed   string `json:"sealed,omitempty"` // id of the encryption key; without it the answer is stored in clear
 }
 
 type jsonRef struct {
@@ -71,7 +72,7 @@ func listedOf(r idempo.Record) listed {
 		l.LeaseUntil = jsonTime(r.LeaseUntil)
 	}
 	if r.State == idempo.StateCompleted || r.State == idempo.StateExpired {
-		l.Result = &jsonState{r.Result.Status, r.Result.Failing, r.BodySize, r.BodyKept}
+		l.Result = &jsonState{r.Result.Status, r.Result.Failing, r.BodySize, r.BodyKept, r.Sealed}
 	}
 	if !r.Result.Resource.IsZero() {
 		l.Resource = &jsonRef{r.Result.Resource.Type, r.Result.Resource.ID}

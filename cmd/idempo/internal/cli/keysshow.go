@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -76,7 +77,7 @@ func (a *app) keysShow(c *cobra.Command, s showFlags, args []string) error {
 		return interrupted(ctx, err)
 	}
 	if s.body {
-		return a.writeBody(ctx, store, r)
+		return a.writeBody(ctx, settings, store, s, r)
 	}
 	var earlier []idempo.Record
 	if h, ok := store.Store.(operator.Historian); ok {
@@ -131,20 +132,43 @@ func find(ctx context.Context, store *database.Store, refs []string) (idempo.Rec
 	return idempo.Record{}, notFound()
 }
 
-func (a *app) writeBody(ctx context.Context, store *database.Store, r idempo.Record) error {
+func (a *app) writeBody(ctx context.Context, c *config.Settings, store *database.Store, s showFlags, r idempo.Record) error {
 	full, err := store.Store.Lookup(ctx, idempo.LookupParams{Key: r.Key})
+	if err == nil && full.Sealed != "" {
+		full, err = decrypted(ctx, c, store, s)
+	}
 	switch {
 	case err != nil:
 		return interrupted(ctx, err)
 	case full.State == "":
 		return notFound()
-	case full.Sealed != "":
-		return &failure{exit: exitUsage, code: "not_in_this_version", message: "the stored answer is encrypted, and this command has no keys for it"}
 	case full.State != idempo.StateCompleted || !full.BodyKept:
 		return &failure{exit: exitNo, code: "not_found", message: "no answer is stored for this key"}
 	}
 	_, err = a.out.Write(full.Result.Body)
 	return err
+}
+
+// decrypted looks a key up as the engine does, which binds what it decrypts to the caller's key.
+func decrypted(ctx context.Context, c *config.Settings, store *database.Store, s showFlags) (idempo.Record, error) {
+	if s.id == "" {
+		return idempo.Record{}, &failure{exit: exitUsage, code: "usage", message: "the stored answer is encrypted: only its key opens it",
+			hint: "name the key by --tenant, --operation and --id"}
+	}
+	secrets, err := server.DigestKeys(c)
+	if err != nil {
+		return idempo.Record{}, err
+	}
+	e, err := idempo.New(store.Store, idempo.Config{DigestKeys: secrets, EncryptionKeys: server.EncryptionKeys(c),
+		Operations: []idempo.Operation{{Name: s.operation, Guard: idempo.GuardLeased}}})
+	if err != nil {
+		return idempo.Record{}, err
+	}
+	r, err := e.LookupFor(ctx, idempo.Key{Tenant: s.tenant, Operation: s.operation, ID: s.id}, s.principal)
+	if bad, ok := errors.AsType[*idempo.Error](err); ok && bad.Code == "result_unreadable" {
+		return r, &failure{exit: exitNo, code: "result_unreadable", message: bad.Error()}
+	}
+	return r, err
 }
 
 // printRecord writes a record for a person, in at most 80 columns where the data allows it.
@@ -234,6 +258,9 @@ func resultText(r idempo.Record) string {
 	if r.State == idempo.StateCompleted && !r.BodyKept && r.BodySize > 0 {
 		text += ", body not kept"
 	}
+	if r.Sealed != "" {
+		text += ", encrypted under " + r.Sealed
+	}
 	return text
 }
 
@@ -252,6 +279,8 @@ func next(r idempo.Record) []string {
 		return []string{"only its owner's late answer settles it: find out what happened"}
 	case r.State == idempo.StateFailed:
 		return []string{"the next call with this key and the same request runs"}
+	case r.State == idempo.StateCompleted && r.Sealed != "":
+		return []string{"calls with this key get the stored answer", "idempo keys show --tenant T --operation O --id KEY --body"}
 	case r.State == idempo.StateCompleted:
 		return []string{"calls with this key get the stored answer", "idempo keys show " + r.Ref() + " --body"}
 	case r.State == idempo.StateExpired:

@@ -23,16 +23,25 @@ func (r *reader) combine(root *value) {
 	if front := root.at("listen").at("gateway"); front.text == admin.text && !strings.HasSuffix(front.text, ":0") {
 		r.both(admin, front, "one address for two listeners")
 	}
-	keys := root.at("security").at("digest_keys")
-	ids := map[string]*value{}
-	for _, k := range keys.members {
-		id := k.at("id")
-		if other := ids[id.text]; other != nil {
-			r.both(id, other, "id %q twice", id.text)
-		}
-		ids[id.text] = id
-	}
+	r.combineSecurity(root.at("security"))
 	r.combineGateway(root)
+}
+
+func (r *reader) combineSecurity(security *value) {
+	encryption := security.at("encryption_keys")
+	for _, list := range []*value{security.at("digest_keys"), encryption} {
+		ids := map[string]*value{}
+		for _, k := range list.members {
+			id := k.at("id")
+			if other := ids[id.text]; other != nil {
+				r.both(id, other, "id %q twice", id.text)
+			}
+			ids[id.text] = id
+		}
+	}
+	if require := security.at("require_encryption"); require.isTrue() && len(encryption.members) == 0 {
+		r.both(require, encryption, "there is no key to encrypt with: name one")
+	}
 }
 
 // both reports a problem at a that b is part of.

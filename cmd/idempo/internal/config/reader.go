@@ -217,6 +217,11 @@ func (r *reader) scalar(v *value, n *yaml.Node) {
 	if v.field.secret && len(v.sources) == 0 && r.open {
 		r.warnings = append(r.warnings, r.problem(v.line, v.col, v.path, "secret in a file that others can read: chmod 600, or {file: …}"))
 	}
+	for _, source := range v.sources {
+		if name, ok := strings.CutPrefix(source, "env "); ok && v.field.secret && strings.HasPrefix(v.path, "security.") {
+			r.warnings = append(r.warnings, r.problem(v.line, v.col, v.path, "secret in the environment variable %s: process lists can show it, and child processes get it; {file: …} keeps it closer", name))
+		}
+	}
 }
 
 // resolve returns the text of a scalar, references followed.

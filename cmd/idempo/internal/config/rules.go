@@ -61,6 +61,17 @@ func checkDigestKey(s string) error {
 	if len(s) < 32 {
 		return errors.New("secret too short: at least 32 bytes")
 	}
+	return checkVaried(s)
+}
+
+func checkEncryptionKey(s string) error {
+	if len(s) != 32 {
+		return fmt.Errorf("secret of %d bytes: an encryption key has exactly 32; openssl rand -base64 24 makes one", len(s))
+	}
+	return checkVaried(s)
+}
+
+func checkVaried(s string) error {
 	if strings.Count(s, s[:1]) == len(s) {
 		return errors.New("secret is one byte repeated")
 	}

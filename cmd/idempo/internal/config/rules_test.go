@@ -36,6 +36,7 @@ func TestRules(t *testing.T) {
 		"SQL name":       {checkSQLName, []string{"a", "_x", "idempo_2"}, []string{"", "A", "2a", "a-b", `a"b`, strings.Repeat("a", 41)}},
 		"key id":         {checkKeyID, []string{"d1", "A_b-9"}, []string{"", "d.1", "d 1", strings.Repeat("a", 33)}},
 		"digest key":     {checkDigestKey, []string{"0123456789abcdef0123456789abcdef"}, []string{"", "canary", strings.Repeat("x", 64)}},
+		"encryption key": {checkEncryptionKey, []string{"0123456789abcdef0123456789abcdef"}, []string{"", "canary", "0123456789abcdef0123456789-canary", "0123456789abcdef0123456789abcdef-", strings.Repeat("x", 32)}},
 		"token":          {checkToken, []string{"", "0123456789abcdef"}, []string{"canary", "0123456789 canary", "0123456789abcdé-"}},
 		"postgres":       {checkPostgres, []string{"postgres://h/d", "postgresql://u:p@h:5/d?sslmode=require"}, []string{"", "h/d", "mysql://h/d", "host=h password=canary", "postgres://u:canary@h:bad port/d"}},
 		"http":           {checkHTTP, []string{"http://h", "https://h:8/x?y"}, []string{"", "h", "ftp://h", "http://", "//h"}},

@@ -115,15 +115,18 @@ func outboundField() field {
 }
 
 func securityField() field {
-	key := field{kind: section, fields: []field{
-		{name: "id", kind: text, required: true, sample: "d1", check: checkKeyID, doc: "Name of the key, kept with each record."},
-		{name: "value", kind: text, secret: true, required: true, sample: "{file: /run/secrets/d1}", check: checkDigestKey, doc: "The secret itself, at least 32 bytes."},
-	}}
+	key := func(sample, doc string, check func(string) error) *field {
+		return &field{kind: section, fields: []field{
+			{name: "id", kind: text, required: true, sample: sample, check: checkKeyID, doc: "Name of the key, kept with each record."},
+			{name: "value", kind: text, secret: true, required: true, sample: "{file: /run/secrets/" + sample + "}", check: check, doc: doc},
+		}}
+	}
 	return field{name: "security", kind: section, doc: "Keys that protect what is stored.", fields: []field{
-		{name: "digest_keys", kind: list, item: &key, defDoc: "one, made in the data folder on first start",
+		{name: "digest_keys", kind: list, item: key("d1", "The secret itself, at least 32 bytes.", checkDigestKey), defDoc: "one, made in the data folder on first start",
 			doc: "Secrets that turn keys and requests into digests. The first makes new records, the others still find theirs."},
-		{name: "encryption_keys", kind: list, item: &key, later: "encryption of stored answers", doc: "Secrets that encrypt stored answers."},
-		{name: "require_encryption", kind: truth, later: "encryption of stored answers", doc: "Refuse to start without an encryption key."},
+		{name: "encryption_keys", kind: list, item: key("e1", "The secret itself, exactly 32 bytes: openssl rand -base64 24 makes one.", checkEncryptionKey), defDoc: "none, and answers are stored in clear",
+			doc: "Secrets that encrypt stored answers. The first encrypts, the others still decrypt."},
+		{name: "require_encryption", kind: truth, def: "false", doc: "Refuse to start without an encryption key."},
 	}}
 }
 

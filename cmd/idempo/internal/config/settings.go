@@ -20,6 +20,7 @@ type Settings struct {
 	Store    Store
 	Engine   Engine
 	Keys     []Key // digest keys, the first makes new records; empty: one is made in DataDir
+	Encrypt  Encrypt
 	Quota    Quota
 	Listen   Listen
 	Gateway  gateway.Config
@@ -51,10 +52,16 @@ type Engine struct {
 	MaxResult                                           int64
 }
 
-// Key is a digest key.
+// Key is a digest key or an encryption key.
 type Key struct {
 	ID    string
 	Value Secret
+}
+
+// Encrypt says how stored answers are kept: in clear without Keys, which are of exactly 32 bytes. The first encrypts.
+type Encrypt struct {
+	Keys     []Key
+	Required bool // there is a key; a file that demands one and has none is not loaded
 }
 
 // Quota bounds one tenant. Zero means no limit, for InFlight the engine's default.
@@ -91,9 +98,9 @@ func decode(root *value, s Source, r *reader) *Settings {
 	}
 	c.Store = decodeStore(root.at("store"), s.DataDir)
 	c.Engine = decodeEngine(root)
-	for _, k := range root.at("security").at("digest_keys").members {
-		c.Keys = append(c.Keys, Key{ID: k.at("id").text, Value: Secret(k.at("value").text)})
-	}
+	security := root.at("security")
+	c.Keys = decodeKeys(security.at("digest_keys"))
+	c.Encrypt = Encrypt{Keys: decodeKeys(security.at("encryption_keys")), Required: security.at("require_encryption").isTrue()}
 	q := root.at("quota")
 	c.Quota = Quota{InFlight: int(q.at("in_flight").num), NewPerSecond: int(q.at("new_per_second").num), Burst: int(q.at("burst").num)}
 	c.Listen = Listen{Gateway: root.at("listen").at("gateway").text, Admin: root.at("listen").at("admin").text}
@@ -102,6 +109,13 @@ func decode(root *value, s Source, r *reader) *Settings {
 	c.Metrics = Metrics{MaxOperations: int(root.at("metrics").at("max_operations").num), Token: Secret(root.at("metrics").at("token").text)}
 	c.Log = Log{Level: level(root.at("log").at("level").text), Format: root.at("log").at("format").text}
 	return c
+}
+
+func decodeKeys(list *value) (keys []Key) {
+	for _, k := range list.members {
+		keys = append(keys, Key{ID: k.at("id").text, Value: Secret(k.at("value").text)})
+	}
+	return keys
 }
 
 func decodeStore(v *value, dataDir string) Store {

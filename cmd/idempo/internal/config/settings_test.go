@@ -98,6 +98,41 @@ func TestUnsafeCombinations(t *testing.T) {
 		refused(t, "version: 1\nsecurity: {digest_keys: [{id: d1, value: "+strings.Repeat("z", 40)+"}]}\n",
 			"idempo.yaml:2:42: security.digest_keys[0].value: secret is one byte repeated")
 	})
+	t.Run("[security/SEC35] encryption demanded without a key [security/SEC30] and keys that are none", func(t *testing.T) {
+		t.Parallel()
+		refused(t, "version: 1\nsecurity: {require_encryption: true}\n",
+			"idempo.yaml:2:32: security.require_encryption: there is no key to encrypt with: name one; see security.encryption_keys (default)")
+		refused(t, "version: 1\nsecurity:\n  require_encryption: true\n  encryption_keys: []\n",
+			"idempo.yaml:3:23: security.require_encryption: there is no key to encrypt with: name one; see security.encryption_keys (line 4)")
+		refused(t, "version: 1\nsecurity: {encryption_keys: [{id: e1, value: abcdefghijklmnopqrstuvwxyz-canary}]}\n",
+			"idempo.yaml:2:46: security.encryption_keys[0].value: secret of 33 bytes: an encryption key has exactly 32; openssl rand -base64 24 makes one")
+		key := "{id: e1, value: abcdefghijklmnopqrstuvwxyz012345}"
+		refused(t, "version: 1\nsecurity:\n  encryption_keys:\n    - "+key+"\n    - "+key+"\n",
+			"idempo.yaml:5:12: security.encryption_keys[1].id: id \"e1\" twice; see security.encryption_keys[0].id (line 4)")
+		c := loads(t, "version: 1\nsecurity: {require_encryption: true, encryption_keys: ["+key+"], digest_keys: ["+key+"]}\n")
+		if e := c.Encrypt; !e.Required || len(e.Keys) != 1 || e.Keys[0] != (config.Key{ID: "e1", Value: "abcdefghijklmnopqrstuvwxyz012345"}) {
+			t.Errorf("%+v", e)
+		}
+		for _, s := range c.List() {
+			if strings.Contains(s.Value, "abcdef") {
+				t.Errorf("%s shows the key", s.Path)
+			}
+		}
+		if c := loads(t, "version: 1\nsecurity: {require_encryption: false}\n"); c.Encrypt.Required || len(c.Encrypt.Keys) != 0 {
+			t.Errorf("%+v", c.Encrypt)
+		}
+	})
+	t.Run("[security/SEC40] a key from the environment works, and is warned of", func(t *testing.T) {
+		t.Parallel()
+		env := map[string]string{"E1": "canaryghijklmnopqrstuvwxyz012345", "TOKEN": "canary-0123456789"}
+		for _, value := range []string{"{env: E1}", `"${env:E1}"`} {
+			c, warnings, err := load(t, "version: 1\nmetrics: {token: {env: TOKEN}}\nsecurity: {encryption_keys: [{id: e1, value: "+value+"}]}\n", env)
+			want := "idempo.yaml:3:46: security.encryption_keys[0].value: secret in the environment variable E1: process lists can show it, and child processes get it; {file: …} keeps it closer"
+			if err != nil || warnings.Error() != want || string(c.Encrypt.Keys[0].Value) != env["E1"] {
+				t.Errorf("%v\n%v", err, warnings)
+			}
+		}
+	})
 	t.Run("what the gateway refuses is found in the file", func(t *testing.T) {
 		t.Parallel()
 		_, _, err := load(t, strings.Replace(routes, "{global: true}", "{header: X-Account}", 1)+"    - {match: \"POST /a\", upstream: pay, operation: a}\n", nil)

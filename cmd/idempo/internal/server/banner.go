@@ -37,6 +37,9 @@ func (s *Server) Banner() string {
 		}
 		row("keys", "%s %s (keep it: every record stands under it)", word, s.keys.file)
 	}
+	if keys := c.Encrypt.Keys; len(keys) > 0 {
+		row("encrypted", "stored answers, under key %s", keys[0].ID)
+	}
 	s.operations(&b)
 	if c.Upstream != "" {
 		b.WriteString("\nEvery POST and PATCH with an Idempotency-Key now has one effect. Try it twice:\n")

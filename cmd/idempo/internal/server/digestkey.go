@@ -31,11 +31,7 @@ type keyring struct {
 // cannot be a key is an error; it is never replaced, since every record stands under it.
 func digestKeys(c *config.Settings) (keyring, error) {
 	if len(c.Keys) > 0 {
-		var k keyring
-		for _, s := range c.Keys {
-			k.secrets = append(k.secrets, idempo.Secret{ID: s.ID, Value: []byte(s.Value)})
-		}
-		return k, nil
+		return keyring{secrets: secrets(c.Keys)}, nil
 	}
 	file := DigestKeyFile(c)
 	b, err := os.ReadFile(file)
@@ -49,6 +45,13 @@ func digestKeys(c *config.Settings) (keyring, error) {
 	}
 	s, err := parseDigestKey(file, b)
 	return keyring{secrets: []idempo.Secret{s}, file: file}, err
+}
+
+func secrets(keys []config.Key) (out []idempo.Secret) {
+	for _, k := range keys {
+		out = append(out, idempo.Secret{ID: k.ID, Value: []byte(k.Value)})
+	}
+	return out
 }
 
 // newDigestKey is a line "ID SECRET": the id tells keys of different folders apart.
@@ -157,6 +160,9 @@ func DigestKeys(c *config.Settings) ([]idempo.Secret, error) {
 	}
 	return k.secrets, err
 }
+
+// EncryptionKeys returns the encryption keys of the settings, none where stored answers are in clear.
+func EncryptionKeys(c *config.Settings) []idempo.Secret { return secrets(c.Encrypt.Keys) }
 
 // DigestKeyFile is where a digest key stands that nobody configured.
 func DigestKeyFile(c *config.Settings) string { return filepath.Join(c.DataDir, digestKeyFile) }

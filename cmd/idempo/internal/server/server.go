@@ -190,7 +190,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 func (s *Server) assemble() (err error) {
 	c, e := s.settings, s.settings.Engine
 	s.engine, err = idempo.New(s.store.Store, idempo.Config{
-		DigestKeys: s.keys.secrets, Logger: s.log,
+		DigestKeys: s.keys.secrets, EncryptionKeys: EncryptionKeys(c), Logger: s.log,
 		Quota:    idempo.Quota{InFlight: c.Quota.InFlight, NewPerSecond: float64(c.Quota.NewPerSecond), Burst: c.Quota.Burst},
 		Observer: observers{s.metrics, s.health, eventLog{s.log}},
 		Lease:    e.Lease, Renew: e.Renew, Retention: e.Retention, Tombstone: e.Tombstone, IssuedFor: e.IssuedFor,
