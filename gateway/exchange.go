@@ -8,7 +8,6 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptrace"
-	"net/textproto"
 	"slices"
 	"strconv"
 	"strings"
@@ -79,12 +78,9 @@ func (rt *route) send(ctx context.Context, w http.ResponseWriter, r *http.Reques
 			}
 		}
 	}
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{Got1xxResponse: func(code int, header textproto.MIMEHeader) error {
-		if code > http.StatusSwitchingProtocols {
-			inform(w, code, http.Header(header))
-		}
-		return nil
-	}})
+	early := &interim{w: w}
+	defer early.end()
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{Got1xxResponse: early.pass})
 	small := rewindable(r)
 	sent := false
 	res, class, err := rt.up.once(ctx, rt.up.config.FreshConnections, func(ctx context.Context, t *target) (*http.Request, error) {
@@ -125,16 +121,6 @@ func rewindable(r *http.Request) []byte {
 		return nil // the guard has counted it; this cannot be
 	}
 	return b
-}
-
-// inform passes an interim answer on.
-func inform(w http.ResponseWriter, code int, header http.Header) {
-	h := w.Header()
-	saved := h.Clone()
-	maps.Copy(h, header)
-	w.WriteHeader(code)
-	clear(h)
-	maps.Copy(h, saved)
 }
 
 // answerBody is an upstream's answer, read to its end, or as far as wholeAnswer and then to be streamed.
