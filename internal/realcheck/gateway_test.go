@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 )
@@ -28,7 +29,7 @@ type gateway struct {
 
 const gatewayConfig = `version: 1
 store:
-  sqlite: %[1]s/idempo.db
+  sqlite: FOLDER/idempo.db
 lease:
   duration: 3s
 listen:
@@ -38,10 +39,10 @@ gateway:
   tenant: {global: true}
   upstreams:
     pocketbase:
-      urls: ["http://%[2]s"]
+      urls: ["http://%s"]
       breaker: false
   routes:
-    - match: "POST %[3]s"
+    - match: "POST %s"
       upstream: pocketbase
       operation: create-order
 `
@@ -59,11 +60,11 @@ func buildGateway(t *testing.T) string {
 	return binary
 }
 
-func startGateway(t *testing.T, upstream string) *gateway {
+// startGateway runs it with a config, where FOLDER stands for its own folder.
+func startGateway(t *testing.T, config string) *gateway {
 	t.Helper()
 	g := &gateway{binary: buildGateway(t), dir: t.TempDir(), log: &bytes.Buffer{}, up: make(chan struct{})}
-	config := fmt.Sprintf(gatewayConfig, g.dir, upstream, orders)
-	if err := os.WriteFile(filepath.Join(g.dir, "idempo.yaml"), []byte(config), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(g.dir, "idempo.yaml"), []byte(strings.ReplaceAll(config, "FOLDER", g.dir)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := g.start(); err != nil {

@@ -3,7 +3,9 @@ package realcheck
 import (
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -25,6 +27,7 @@ const orders = "/api/collections/orders/records"
 func TestMain(m *testing.M) {
 	dir, child := os.LookupEnv(upstreamEnv)
 	if !child {
+		flag.Uint64("seed", rand.Uint64(), "decides the cuts of TestPocketBaseCutAtPoints, which prints its own")
 		os.Exit(m.Run())
 	}
 	if err := servePocketBase(dir); err != nil {

@@ -19,7 +19,7 @@ import (
 const (
 	clients = 200
 	sends   = 5  // of every request
-	atOnce  = 50 // clients
+	atOnce  = 50 // clients, where nothing else is said
 )
 
 // reply is what a client got for one send: a whole answer, or none.
@@ -38,6 +38,7 @@ type customer struct {
 	key     string
 	client  *http.Client
 	base    string
+	host    string // "": that of base
 	replies []reply
 }
 
@@ -48,6 +49,7 @@ func (c *customer) send(ctx context.Context) reply {
 	if err != nil {
 		return reply{code: err.Error()}
 	}
+	req.Host = c.host
 	req.GetBody = nil // the transport must not send it again by itself: sends are counted here
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Idempotency-Key", c.key)
@@ -92,8 +94,8 @@ func fixed(address string) func(context.Context) (string, error) {
 	return func(context.Context) (string, error) { return address, nil }
 }
 
-// crowd lets all clients insist, many at once, and returns them when they are done.
-func crowd(ctx context.Context, base, name string, sent func()) []*customer {
+// crowd lets all clients insist, atOnce of them at the same time, and returns them when they are done.
+func crowd(ctx context.Context, base, name string, atOnce int, sent func()) []*customer {
 	all := make([]*customer, clients)
 	var wg sync.WaitGroup
 	room := make(chan struct{}, atOnce)
@@ -116,7 +118,7 @@ func TestPocketBase(t *testing.T) {
 	defer end()
 	upstream := startPocketBase(t)
 	behind := openCutter(t, 0.9, 3000, fixed(upstream))
-	g := startGateway(t, behind.address())
+	g := startGateway(t, fmt.Sprintf(gatewayConfig, behind.address(), orders))
 	before := openCutter(t, 0.3, 700, g.serving)
 
 	// The gateway dies when a quarter, and when a half of all requests have been sent.
@@ -142,7 +144,7 @@ func TestPocketBase(t *testing.T) {
 			tally.Add("gateways killed", 1)
 		}
 	})
-	all := crowd(ctx, "http://"+before.address(), "order", func() {
+	all := crowd(ctx, "http://"+before.address(), "order", atOnce, func() {
 		if n := count.Add(1); n == clients*sends/4 || n == clients*sends/2 {
 			dying <- struct{}{}
 		}
@@ -248,7 +250,7 @@ func TestPocketBaseBare(t *testing.T) {
 	defer end()
 	upstream := startPocketBase(t)
 	before := openCutter(t, 0.3, 700, fixed(upstream))
-	crowd(ctx, "http://"+before.address(), "bare", func() {})
+	crowd(ctx, "http://"+before.address(), "bare", atOnce, func() {})
 	have, err := records(ctx, upstream)
 	if err != nil {
 		t.Fatal(err)
