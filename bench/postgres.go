@@ -130,12 +130,18 @@ func (p *pg) twoCommits(ctx context.Context, n int64) error {
 	})
 }
 
-// read is a replay by hand: one SELECT by primary key.
+// read is a replay by hand: one SELECT of the row by primary key, into variables.
 func (p *pg) read(ctx context.Context, n int64) error {
-	var state string
-	var hash, body []byte
-	var status int
-	return p.pool.QueryRow(ctx, `SELECT state, hash, status, body FROM guard WHERE tenant = $1 AND operation = $2 AND key = $3`, "acct_7", "create-order", digestOf(n)).Scan(&state, &hash, &status, &body)
+	var tenant, operation, recipe, state, guard, onCrash, surface, owner, derived string
+	var key, hash, token, headers, body []byte
+	var failing, kept bool
+	var attempt, size int64
+	var generation, status, format int
+	var claimed, started, lease, created, changed, completed, expires, gone time.Time
+	return p.pool.QueryRow(ctx, `SELECT tenant, operation, key, hash, recipe, state, guard, on_crash, surface, failing, attempt, generation, token, owner, derived_key, status, headers, body, body_size, body_kept,
+		format, claimed_at, started_at, lease_until, created_at, changed_at, completed_at, expires_at, gone_at FROM guard WHERE tenant = $1 AND operation = $2 AND key = $3`,
+		"acct_7", "create-order", digestOf(n)).Scan(&tenant, &operation, &key, &hash, &recipe, &state, &guard, &onCrash, &surface, &failing, &attempt, &generation, &token, &owner, &derived, &status, &headers,
+		&body, &size, &kept, &format, &claimed, &started, &lease, &created, &changed, &completed, &expires, &gone)
 }
 
 func note(names []string, rates [][]float64) (s string) {
