@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/idempo/idempo/cmd/idempo/internal/config"
 )
@@ -35,7 +36,7 @@ func (s *Server) Banner() string {
 		if s.madeKey {
 			word = "digest key made:"
 		}
-		row("keys", "%s %s (keep it: every record stands under it)", word, s.keys.file)
+		row("keys", "%s %s\n            keep it: every record stands under it", word, s.keys.file)
 	}
 	if keys := c.Encrypt.Keys; len(keys) > 0 {
 		row("encrypted", "stored answers, under key %s", keys[0].ID)
@@ -69,7 +70,11 @@ func (s *Server) operations(b *strings.Builder) {
 			if r.Operation != name {
 				continue
 			}
-			matches = append(matches, r.Match)
+			match := r.Match
+			if len(matches) == 0 {
+				match = name + ": " + match
+			}
+			matches = append(matches, match)
 			switch {
 			case len(r.Key.Headers) > 0:
 				key = strings.Join(r.Key.Headers, " or ")
@@ -87,16 +92,37 @@ func (s *Server) operations(b *strings.Builder) {
 				fmt.Fprintf(b, "  warning   %s runs unguarded while the store is down (on_store_down: run)\n", name)
 			}
 			if fingerprint == "none" {
-				fmt.Fprintf(b, "  warning   %s compares nothing: a key answers any request (fingerprint: none)\n", name)
+				fmt.Fprintf(b, "  warning   %s: a key answers any request (fingerprint: none)\n", name)
 			}
 		}
-		fmt.Fprintf(b, "  guarded   %s: %s\n", name, strings.Join(matches, ", "))
-		fmt.Fprintf(b, "            %s, on_crash %s, key %s, tenant %s, fingerprint %s, kept %s, tombstone %s\n",
-			op.Guard, op.OnCrash, key, source, fingerprint, span(op.Retention), span(op.Tombstone))
+		fmt.Fprintf(b, "  guarded   %s\n            %s\n", folded(matches...), folded(string(op.Guard), "on_crash "+string(op.OnCrash), "key "+key,
+			"tenant "+source, "fingerprint "+fingerprint, "kept "+span(op.Retention), "tombstone "+span(op.Tombstone)))
 	}
 	if c.Tenant.Global && s.settings.Upstream == "" {
 		b.WriteString("  warning   all callers are one tenant (gateway.tenant.global)\n")
 	}
+}
+
+// folded joins parts by commas into lines of at most 80 characters, each under the first.
+func folded(parts ...string) string {
+	const indent, width = 12, 80
+	var b strings.Builder
+	column := indent
+	for i, p := range parts {
+		n := utf8.RuneCountInString(p)
+		switch {
+		case i == 0:
+		case column+len(", ")+n+len(",") > width:
+			b.WriteString(",\n" + strings.Repeat(" ", indent))
+			column = indent
+		default:
+			b.WriteString(", ")
+			column += len(", ")
+		}
+		b.WriteString(p)
+		column += n
+	}
+	return b.String()
 }
 
 func tenantSource(s *Server) string {
