@@ -67,6 +67,8 @@ func class(state string) string {
 		return "statement cancelled"
 	case "25P02":
 		return "failed transaction"
+	case "25P03":
+		return "idle in the transaction for too long"
 	case "25006":
 		return "read-only transaction"
 	case "53100":
@@ -114,8 +116,11 @@ func hint(state string) string {
 	return ""
 }
 
-// conflict reports whether the server gave the transaction up, so that it may begin again.
-func conflict(state string) bool { return state == "40001" || state == "40P01" || state == "55P03" }
+// conflict reports whether the server gave the transaction up, so that it may begin again. 25P03: it was idle for too
+// long, so that no COMMIT can have been on its way.
+func conflict(state string) bool {
+	return state == "40001" || state == "40P01" || state == "55P03" || state == "25P03"
+}
 
 // cut reports whether an answer of the server says nothing about what came before it: it was shutting down.
 func cut(state string) bool {

@@ -169,9 +169,10 @@ func (p sqlPort) Commit(ctx context.Context, tx PortTx, statements ...Statement)
 func (t *sqlTx) end(ctx context.Context, f func() error) error {
 	answer := make(chan error, 1)
 	go func() {
-		answer <- f()
+		err := f()
 		t.stop()
 		_ = t.conn.Close()
+		answer <- err
 	}()
 	select {
 	case err := <-answer:

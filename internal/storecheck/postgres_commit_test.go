@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/idempo/idempo"
 	"github.com/idempo/idempo/postgres"
@@ -18,8 +19,15 @@ import (
 // pgEngine is an engine over p with an atomic and a leased operation.
 func pgEngine(t testing.TB, p *pg) *idempo.Engine {
 	t.Helper()
+	return pgEngineWith(t, p, 0)
+}
+
+// pgEngineWith is pgEngine with a budget for settling.
+func pgEngineWith(t testing.TB, p *pg, budget time.Duration) *idempo.Engine {
+	t.Helper()
 	e, err := idempo.New(p.Store, idempo.Config{
-		DigestKeys: []idempo.Secret{{ID: "k1", Value: []byte("0123456789abcdef0123456789abcdef")}},
+		CompleteBudget: budget,
+		DigestKeys:     []idempo.Secret{{ID: "k1", Value: []byte("0123456789abcdef0123456789abcdef")}},
 		Operations: []idempo.Operation{
 			{Name: "atomic", Guard: idempo.GuardAtomic},
 			{Name: "leased", Guard: idempo.GuardLeased},
@@ -132,6 +140,36 @@ func TestPostgresCommitInDoubt(t *testing.T) {
 				t.Errorf("%q %v, %d runs, %q", b.Verdict, err, runs, b.Record.Result.Body)
 			}
 			effects(t, "ct13", 1)
+		})
+	})
+}
+
+func TestPostgresUnreachable(t *testing.T) {
+	t.Parallel()
+	throughProxy(t, func(t *testing.T, p *pg, x *proxy) {
+		t.Run("[stores/CT14] COMMIT done, no answer, and nobody reaches the server: unavailable and unknown; the retry replays", func(t *testing.T) {
+			e := pgEngineWith(t, p, 300*time.Millisecond)
+			_, err := e.Do(t.Context(), request("atomic", "before"), nothing)
+			must(t, err)
+			var runs atomic.Int64
+			work := func(ctx context.Context, _ *idempo.Claim) (idempo.Result, error) {
+				runs.Add(1)
+				err := p.effect(ctx, "ct14")
+				x.arm(goDown, commitOf(p))
+				return idempo.Result{Status: 200, Body: []byte("one")}, err
+			}
+			_, err = e.Do(t.Context(), request("atomic", "ct14"), work)
+			if f, ok := pgError(err); !ok || !errors.Is(err, idempo.ErrUnavailable) || !f.Unknown || !idempo.MayHaveHappened(err) {
+				t.Errorf("Do = %v", err)
+			}
+			x.refuse(false)
+			b, err := e.Do(t.Context(), request("atomic", "ct14"), work)
+			if err != nil || b.Verdict != idempo.VerdictReplay || string(b.Record.Result.Body) != "one" || runs.Load() != 1 {
+				t.Errorf("%q %v, %d runs", b.Verdict, err, runs.Load())
+			}
+			if n := p.count(t, `select count(*) from SCHEMA.effects where what = 'ct14'`); n != 1 {
+				t.Errorf("%d effects", n)
+			}
 		})
 	})
 }

@@ -19,6 +19,14 @@ type proxy struct {
 	hit    chan struct{} // closed when it was hit
 	resume chan struct{} // of a held write: closed by the test
 	conns  int
+	down   bool // every connection is refused
+}
+
+// refuse makes the server unreachable, or reachable again.
+func (p *proxy) refuse(down bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.down = down
 }
 
 type fault int
@@ -26,6 +34,7 @@ type fault int
 const (
 	cutBefore  fault = iota // it never reaches the server
 	dropAnswer              // it does, and the answer is lost
+	goDown                  // as dropAnswer, and nobody reaches the server any more
 	hold                    // the client is cut off; the write reaches the server when the test says so
 )
 
@@ -91,6 +100,12 @@ func (p *proxy) due(data []byte) (f fault, hit, resume chan struct{}, yes bool) 
 
 func (p *proxy) serve(client net.Conn) {
 	defer func() { _ = client.Close() }()
+	p.mu.Lock()
+	down := p.down
+	p.mu.Unlock()
+	if down {
+		return
+	}
 	server, err := net.Dial("tcp", p.addr)
 	if err != nil {
 		return
@@ -143,12 +158,14 @@ func (p *proxy) serve(client net.Conn) {
 	}
 }
 
+// strike lets the fault happen.
 func (p *proxy) strike(f fault, hit, resume chan struct{}, client, server net.Conn, data []byte, lost chan struct{}, answered chan struct{}) {
 	close(lost)
 	switch f {
-	case dropAnswer:
+	case dropAnswer, goDown:
 		_, _ = server.Write(data)
 		<-answered // the server has done it
+		p.refuse(f == goDown)
 		close(hit)
 		_ = client.Close()
 	case hold:
