@@ -36,7 +36,11 @@ func modelRandom(k *K) {
 	}
 	for n := 0; n < total; n += stretch {
 		steps := randomSteps(rnd, stretch, k.caps)
-		if bad := k.playBoth(steps, fmt.Sprint(n)); bad != "" {
+		bad := k.playBoth(steps, fmt.Sprint(n))
+		if k.ctx.Err() != nil {
+			k.Fatalf("seed %d: %d steps took too long", seed, n)
+		}
+		if bad != "" {
 			steps, bad = k.shrink(steps, bad)
 			k.Fatalf("seed %d, shrunk to %d steps:\n%s\n%s", seed, len(steps), strings.Join(texts(steps), "\n"), bad)
 		}
@@ -293,10 +297,17 @@ func (k *K) playBoth(steps []step, salt string) string {
 				continue // it ended with its transaction
 			}
 			seen[i], _ = p.call(k.ctx, s, idempo.GuardLeased)
+			keys := []int{s.key}
+			for _, in := range s.inner {
+				keys = append(keys, in.key)
+			}
 			for key := range 4 {
-				seen[i] = append(seen[i], p.row(idempo.Key{Tenant: k.tenant, Operation: p.operation(), ID: p.digest("key", key)}, s.at),
-					p.row(idempo.Key{Tenant: k.tenant, Operation: p.operation(), ID: p.digest("alias", key)}, s.at),
-					p.row(idempo.Key{Tenant: k.tenant, Operation: p.operation(), ID: p.digest("key", 10+key)}, s.at))
+				if slices.Contains(keys, key) || n%20 == 19 || n == len(steps)-1 {
+					seen[i] = append(seen[i], p.row(p.digest("key", key), s.at))
+				}
+				if n%20 == 19 || n == len(steps)-1 {
+					seen[i] = append(seen[i], p.row(p.digest("alias", key), s.at), p.row(p.digest("key", 10+key), s.at))
+				}
 			}
 		}
 		if d := unlike(seen[0], seen[1]); d != "" {
@@ -306,8 +317,9 @@ func (k *K) playBoth(steps []step, salt string) string {
 	return ""
 }
 
-// row is the record of key after a step.
-func (p *playing) row(key idempo.Key, at time.Duration) any {
+// row is the record under a digest after a step.
+func (p *playing) row(id string, at time.Duration) any {
+	key := idempo.Key{Tenant: p.k.tenant, Operation: p.operation(), ID: id}
 	r, err := p.s.Lookup(p.k.ctx, idempo.LookupParams{Key: key, Now: p.k.t0.Add(at)})
 	if err != nil {
 		return codeOf(err)
