@@ -49,9 +49,12 @@ named as (
     returning idempotency_key
 ),
 freed as (
-    delete from {table records} a using put
+    delete from {table records} a using put, old, t
     where a.tenant_id = $tenant_id and a.operation = $operation and a.alias_of = $idempotency_key
-        and a.idempotency_key in (select decode(f, 'hex') from unnest(string_to_array($free, ',')) f)
+        and (a.idempotency_key in (select decode(f, 'hex') from unnest(string_to_array($free, ',')) f)
+            -- what is gone leaves with all its digests
+            or case when old.state in ('issued', 'failed') then old.expires_at else old.gone_at end <= $changed_at
+                and a.idempotency_key not in (select given.digest from given))
 )
 select t.now, case
     when not exists (select from put) and not t.open and $must then 1 / t.open::int
