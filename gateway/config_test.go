@@ -89,6 +89,8 @@ func TestConfigValidate(t *testing.T) {
 	bad("routes[0].upstream", "upstreams", func(c *Config) { c.Routes[0].Upstream = "pya" })
 	bad("routes[0]", "no operation", func(c *Config) { c.Routes[0].OnCrash = "hold" })
 	bad("routes[1].operation", "letters", guarded(func(r *Route) { r.Operation = "a b" }))
+	bad("routes[1].match", "never guarded; drop operation", guarded(func(r *Route) { r.Match = "GET /x" }))
+	bad("routes[1].match", "add it to methods", guarded(func(r *Route) { r.Match = "PUT /x" }))
 	bad("routes[1].on_crash", "hold", guarded(func(r *Route) { r.OnCrash = "holt" }))
 	bad("routes[1].probe.request", "GET or HEAD", probe(func(p *Probe) { p.Request = "POST /x" }))
 	bad("routes[1].probe.request", "binds no", probe(func(p *Probe) { p.Request = "GET /x/{path.id}" }))

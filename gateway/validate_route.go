@@ -75,7 +75,9 @@ func (c Config) validateRoute(f *findings, i int) {
 		f.add(at(path, "operation"), "is %q; letters, digits, . _ : - only, at most 192", r.Operation)
 	}
 	methods := append([]string{http.MethodPost, http.MethodPatch}, r.Methods...)
-	if m := methodOf(r.Match); m != "" && !slices.Contains(methods, m) {
+	if m := methodOf(r.Match); safe(m) || m == http.MethodConnect {
+		f.pair(at(path, "match"), at(path, "operation"), "matches %s only, which is never guarded; drop operation", m)
+	} else if m != "" && !slices.Contains(methods, m) {
 		f.pair(at(path, "match"), at(path, "operation"), "matches %s only, which is not guarded; add it to methods, or drop operation", m)
 	}
 	if r.Issued && r.Issue == "" {
