@@ -226,17 +226,35 @@ func (s *headScan) finish() *refusal {
 	return nil
 }
 
-// validHost is a registered name or an address literal with an optional port; never empty.
+// validHost is a registered name or a bracketed address literal, and at most one port of digits, which may be empty: what
+// follows a second colon, or surrounds a name with brackets, is read by some and cut off by others. It is never empty.
 func validHost(b []byte) bool {
-	for _, c := range b {
+	name, rest := b, []byte(nil)
+	literal := len(b) > 0 && b[0] == '['
+	if literal {
+		end := bytes.IndexByte(b, ']')
+		if end < 0 {
+			return false
+		}
+		name, rest = b[1:end], b[end+1:]
+	} else if i := bytes.IndexByte(b, ':'); i >= 0 {
+		name, rest = b[:i], b[i:]
+	}
+	for _, c := range name {
 		switch {
 		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9':
-		case c == '.', c == '-', c == '_', c == ':', c == '[', c == ']', c == '%', c == '~':
+		case c == '.', c == '-', c == '_', c == '%', c == '~':
+		case c == ':' && literal:
 		default:
 			return false
 		}
 	}
-	return len(b) > 0
+	for i, c := range rest {
+		if i == 0 && c != ':' || i > 0 && (c < '0' || c > '9') {
+			return false
+		}
+	}
+	return len(name) > 0
 }
 
 // foldEqual compares with a lower-case text, ASCII case folded.

@@ -49,11 +49,14 @@ func checkPath(raw string, guards func(path string) bool) *refusal {
 	return nil
 }
 
-// checkTarget holds the target of a request over HTTP/2 to what a request line over HTTP/1.1 can hold: any other byte would
+// checkTarget holds the target and authority of a request over HTTP/2 to what a request line over HTTP/1.1 can hold: any other byte would
 // make two targets of it, or a shorter one, for the upstream.
 func checkTarget(r *http.Request) *refusal {
 	if r.Method == http.MethodConnect {
 		return nil // it never has a route
+	}
+	if !validHost([]byte(r.Host)) {
+		return malformed("The authority is not valid.")
 	}
 	target := r.RequestURI
 	if target != "*" && !strings.HasPrefix(target, "/") {

@@ -22,7 +22,8 @@ func TestSpellings(t *testing.T) {
 		for _, line := range []string{
 			"post /v1/payments HTTP/1.1\r\nHost: h", "Post /v1/payments HTTP/1.1\r\nHost: h", "POST /v2/payments HTTP/1.1\r\nHost: API.EXAMPLE",
 			"POST /v2/payments HTTP/1.1\r\nHost: api.example.", "POST /v2/payments HTTP/1.1\r\nHost: api.example.:80", "POST http://API.example/v2/payments HTTP/1.1\r\nHost: h",
-			"POST /v2/payments HTTP/1.1\r\nHost: api.example",
+			"POST /v2/payments HTTP/1.1\r\nHost: api.example", "POST /v2/payments HTTP/1.1\r\nHost: api.example:80:80",
+			"POST /v2/payments HTTP/1.1\r\nHost: api.example:x", "POST /v2/payments HTTP/1.1\r\nHost: [api.example", "POST /v2/payments HTTP/1.1\r\nHost: [::1]api.example",
 		} {
 			conn := dialRaw(t, g.address)
 			conn.send(line + "\r\nContent-Length: 0\r\n\r\n")
@@ -58,6 +59,15 @@ func TestSpellings(t *testing.T) {
 			res.Body.Close()
 			if res.ProtoMajor != 2 || res.StatusCode != want || (calls.count() == before) != (want == 400) {
 				t.Errorf("%q: %s %d, %d calls", path, res.Proto, res.StatusCode, calls.count()-before)
+			}
+		}
+	})
+	t.Run("[security/SEC53] hosts have one reading", func(t *testing.T) {
+		t.Parallel()
+		for host, want := range map[string]bool{"h": true, "h:": true, "h:80": true, "a_b.c-d.": true, "[::1]": true, "[fe80::1%25eth0]:8080": true, "127.0.0.1:1": true,
+			"": false, ":80": false, "h:80:80": false, "h:x": false, "h:8x": false, "::1": false, "[::1": false, "[]": false, "[::1]h": false, "[::1]:x": false, "u@h": false, "h/": false, "a b": false, "h]": false} {
+			if validHost([]byte(host)) != want {
+				t.Errorf("%q: %v", host, !want)
 			}
 		}
 	})
