@@ -114,7 +114,7 @@ func TestLocks(t *testing.T) {
 		}
 		seen[n] = name
 	}
-	if a.lock(k, "d") != a.lock(k, "d") {
+	if once, again := a.lock(k, "d"), a.lock(k, "d"); once != again {
 		t.Error("the lock of a key changes")
 	}
 	p := idempo.AcquireParams{Key: idempo.Key{ID: "1"}, Aliases: []string{"2", "1"}, Unique: []string{"3", "2"}}
