@@ -225,11 +225,12 @@ func name(r reply) string {
 	return strings.TrimSpace(fmt.Sprintf("%d %s", r.status, r.code))
 }
 
-// final sends until the answer is one that stays: while the first run goes on, or its lease does, it is asked again.
+// final sends until the answer is one that stays: while the first run goes on, or its lease does, it is asked again. So it is
+// after outcome_unknown, which only the request hears that was the one to run: all before it were lost on the way.
 func (c *customer) final(ctx context.Context) (r reply) {
 	for range 10 {
 		r = c.send(ctx)
-		if r.code != "in_progress" {
+		if r.code != "in_progress" && r.code != "outcome_unknown" {
 			break
 		}
 		pause := time.NewTimer(r.again)
