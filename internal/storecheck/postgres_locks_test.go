@@ -361,7 +361,7 @@ func TestPostgresWithoutLocks(t *testing.T) {
 					switch codeOf(err) {
 					case "":
 						won.Add(1)
-					case "lease_lost":
+					case "lease_lost", "tx_conflict": // the latter where the winner's commit took longer than a lock wait may
 						lost.Add(1)
 					default:
 						t.Error(err)
