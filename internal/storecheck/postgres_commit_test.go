@@ -19,20 +19,15 @@ import (
 // pgEngine is an engine over p with an atomic and a leased operation.
 func pgEngine(t testing.TB, p *pg) *idempo.Engine {
 	t.Helper()
-	return pgEngineWith(t, p, 0)
+	return pgEngineWith(t, p, idempo.Config{})
 }
 
-// pgEngineWith is pgEngine with a budget for settling.
-func pgEngineWith(t testing.TB, p *pg, budget time.Duration) *idempo.Engine {
+// pgEngineWith is pgEngine with limits of the test's own.
+func pgEngineWith(t testing.TB, p *pg, c idempo.Config) *idempo.Engine {
 	t.Helper()
-	e, err := idempo.New(p.Store, idempo.Config{
-		CompleteBudget: budget,
-		DigestKeys:     []idempo.Secret{{ID: "k1", Value: []byte("0123456789abcdef0123456789abcdef")}},
-		Operations: []idempo.Operation{
-			{Name: "atomic", Guard: idempo.GuardAtomic},
-			{Name: "leased", Guard: idempo.GuardLeased},
-		},
-	})
+	c.DigestKeys = []idempo.Secret{{ID: "k1", Value: []byte("0123456789abcdef0123456789abcdef")}}
+	c.Operations = []idempo.Operation{{Name: "atomic", Guard: idempo.GuardAtomic}, {Name: "leased", Guard: idempo.GuardLeased}}
+	e, err := idempo.New(p.Store, c)
 	must(t, err)
 	return e
 }
@@ -148,7 +143,7 @@ func TestPostgresUnreachable(t *testing.T) {
 	t.Parallel()
 	throughProxy(t, func(t *testing.T, p *pg, x *proxy) {
 		t.Run("[stores/CT14] COMMIT done, no answer, and nobody reaches the server: unavailable and unknown; the retry replays", func(t *testing.T) {
-			e := pgEngineWith(t, p, 300*time.Millisecond)
+			e := pgEngineWith(t, p, idempo.Config{CompleteBudget: 300 * time.Millisecond})
 			_, err := e.Do(t.Context(), request("atomic", "before"), nothing)
 			must(t, err)
 			var runs atomic.Int64

@@ -102,7 +102,7 @@ func TestPostgresPooler(t *testing.T) {
 		t.Parallel()
 		pooler := startPooler(t, dsn)
 		p := native.open(t, withParam(t, pooler, "default_query_exec_mode", "exec", "pool_max_conns", "100"), migrated(t, dsn, postgres.Options{}))
-		e := pgEngine(t, p)
+		e := pgEngineWith(t, p, idempo.Config{AcquireTimeout: time.Minute}) // two connections for all, on whatever machine
 		var wg sync.WaitGroup
 		for i := range 100 {
 			wg.Go(func() {
