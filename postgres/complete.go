@@ -1,12 +1,12 @@
 package postgres
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"time"
 
 	"github.com/idempo/idempo"
+	"github.com/idempo/idempo/internal/sqlkit"
 )
 
 // Complete implements idempo.Store. A leased claim's result is one statement, or one transaction where it makes the next
@@ -22,7 +22,7 @@ func (s *Store) Complete(ctx context.Context, p idempo.CompleteParams) (idempo.R
 		}
 		return s.completeAtomic(ctx, t, p)
 	}
-	if t == nil && !p.Token.IsZero() && p.Issue == nil {
+	if t == nil && p.Issue == nil && len(p.References) == 0 && !p.Token.IsZero() {
 		if rec, ok, err := s.completeFast(ctx, p); err != nil || ok {
 			return rec, err
 		}
@@ -50,24 +50,55 @@ func (s *Store) completeFast(ctx context.Context, p idempo.CompleteParams) (idem
 	if now.IsZero() {
 		now = time.Now()
 	}
-	supposed := idempo.Record{Key: p.Key, State: idempo.StatePending, Token: p.Token, Attempt: p.Attempt, Guard: idempo.GuardLeased, LeaseUntil: now.Add(time.Hour), Generation: 1}
+	supposed := idempo.Record{Key: p.Key, State: idempo.StatePending, Token: p.Token, Attempt: p.Attempt, Format: 1,
+		Guard: idempo.GuardLeased, LeaseUntil: now.Add(time.Hour)}
 	rec, write, err := p.Judge(supposed, true, now)
 	if err != nil || !write {
 		return idempo.Record{}, false, nil
 	}
-	var r rows
 	st := s.q["complete"].with(values(rec, now), "now", clock(p.Now), "timeout", lockTimeout)
-	st.Row = r.collect()
-	err = s.run(ctx, nil, st)
-	switch {
-	case err != nil:
+	rec = supposed
+	st.Row = func(scan func(...any) error) error { return kept(&rec, scan) }
+	if err := s.run(ctx, nil, st); err != nil {
 		return idempo.Record{}, false, failed("complete", p.Key, err, false)
-	case len(r.recs) == 0:
+	}
+	if rec.Now.IsZero() {
 		return idempo.Record{}, false, nil
 	}
-	rec = r.recs[0]
-	rec.Result.Body = bytes.Clone(p.Result.Body)
-	return rec, true, nil
+	rec, _, err = p.Judge(rec, true, rec.Now)
+	return rec, err == nil, err
+}
+
+// kept reads what completing leaves as it is into the record that was supposed.
+func kept(rec *idempo.Record, scan func(...any) error) error {
+	var recipe, guard, onCrash, surface, owner, derived, trace *string
+	var claimed, started, lease, created, issued *time.Time
+	var generation *int64
+	var refs []byte
+	err := scan(&rec.Now, &rec.Hash, &recipe, &rec.Detail, &guard, &onCrash, &surface, &generation, &owner,
+		&claimed, &started, &lease, &refs, &derived, &rec.Snapshot, &trace, &created, &issued)
+	if err != nil {
+		return err
+	}
+	rec.Now = rec.Now.UTC()
+	rec.Recipe, rec.Guard, rec.OnCrash = word(recipe), idempo.Guard(word(guard)), idempo.OnCrash(word(onCrash))
+	rec.Surface, rec.Owner, rec.DerivedKey, rec.Trace = word(surface), word(owner), word(derived), word(trace)
+	rec.ClaimedAt, rec.StartedAt, rec.LeaseUntil = utc(claimed), utc(started), utc(lease)
+	rec.CreatedAt, rec.IssuedUntil = utc(created), utc(issued)
+	if generation != nil {
+		rec.Generation = *generation
+	}
+	if rec.References, err = sqlkit.ParseReferences(refs); err != nil {
+		return &idempo.Error{Op: "complete", Code: "record_unreadable", KeyRef: rec.Ref(), Err: err}
+	}
+	return nil
+}
+
+func word(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
 }
 
 // issueStatement makes the next one-time key; one that is there already is left as it is.

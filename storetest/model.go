@@ -247,12 +247,25 @@ func (p *playing) named(r idempo.Record) idempo.Record {
 	return r
 }
 
+// keyOf is the key that a write reaches: that of its token's claim, whatever the step says.
+func (p *playing) keyOf(s step) int {
+	for key := range 4 {
+		if id := p.key[s.token].ID; id == p.digest("key", key) || id == p.digest("alias", key) {
+			return key
+		}
+	}
+	return s.key
+}
+
 // tx plays the inner steps of s in one transaction. Its atomic claims are completed at once, or never.
 func (p *playing) tx(ctx context.Context, s step) (seen []any, err error) {
 	err = p.s.(idempo.Transactor).InTx(ctx, func(ctx context.Context) error {
 		used := map[int]bool{}
 		for _, in := range s.inner {
 			in.at = s.at
+			if in.call != "claim" {
+				in.key = p.keyOf(in)
+			}
 			if used[in.key] || in.call != "claim" && p.won[in.token].Guard == idempo.GuardAtomic {
 				continue // a key twice is nested, which the engine refuses; an atomic claim ended with its transaction
 			}

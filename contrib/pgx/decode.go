@@ -31,40 +31,51 @@ func scanner(rows pgx.Rows) func(dest ...any) error {
 func decode(dest any, oid uint32, raw []byte) bool {
 	switch d := dest.(type) {
 	case *[]byte:
-		if oid != pgtype.ByteaOID {
-			return false
-		}
 		if *d = nil; raw != nil {
 			*d = append([]byte{}, raw...)
 		}
-		return true
+		return oid == pgtype.ByteaOID || raw == nil
 	case **string:
-		return oid == pgtype.TextOID && optional(d, raw, func(b []byte) (string, bool) { return string(b), true })
+		return optional(d, oid, raw, text)
 	case **bool:
-		return oid == pgtype.BoolOID && optional(d, raw, func(b []byte) (bool, bool) { return len(b) == 1 && b[0] != 0, len(b) == 1 })
+		return optional(d, oid, raw, boolean)
 	case **int64:
-		return optional(d, raw, func(b []byte) (int64, bool) { return integer(oid, b) })
+		return optional(d, oid, raw, integer)
 	case **time.Time:
-		return oid == pgtype.TimestamptzOID && optional(d, raw, stamp)
+		return optional(d, oid, raw, stamp)
+	case *string:
+		return required(d, oid, raw, text)
+	case *bool:
+		return required(d, oid, raw, boolean)
+	case *int64:
+		return required(d, oid, raw, integer)
 	case *time.Time:
-		if raw == nil || oid != pgtype.TimestamptzOID {
-			return false
-		}
-		t, ok := stamp(raw)
-		*d = t
-		return ok
+		return required(d, oid, raw, stamp)
 	}
 	return false
 }
 
-// optional sets *d to nil for NULL, else to a new value.
-func optional[T any](d **T, raw []byte, parse func([]byte) (T, bool)) bool {
+// optional sets *d to nil for NULL, of whatever type, else to a new value.
+func optional[T any](d **T, oid uint32, raw []byte, parse func(uint32, []byte) (T, bool)) bool {
 	if *d = nil; raw == nil {
 		return true
 	}
-	v, ok := parse(raw)
+	v, ok := parse(oid, raw)
 	*d = &v
 	return ok
+}
+
+func required[T any](d *T, oid uint32, raw []byte, parse func(uint32, []byte) (T, bool)) (ok bool) {
+	if raw != nil {
+		*d, ok = parse(oid, raw)
+	}
+	return ok
+}
+
+func text(oid uint32, b []byte) (string, bool) { return string(b), oid == pgtype.TextOID }
+
+func boolean(oid uint32, b []byte) (bool, bool) {
+	return len(b) == 1 && b[0] != 0, oid == pgtype.BoolOID && len(b) == 1
 }
 
 func integer(oid uint32, b []byte) (int64, bool) {
@@ -83,8 +94,8 @@ func integer(oid uint32, b []byte) (int64, bool) {
 const epoch2000 = 946_684_800_000_000
 
 // stamp reads a timestamptz; infinity is left to pgx.
-func stamp(b []byte) (time.Time, bool) {
-	if len(b) != 8 {
+func stamp(oid uint32, b []byte) (time.Time, bool) {
+	if oid != pgtype.TimestamptzOID || len(b) != 8 {
 		return time.Time{}, false
 	}
 	us := int64(binary.BigEndian.Uint64(b))

@@ -1,4 +1,5 @@
--- The result of a leased claim, if its row is still the claim's own and pending. No row: it is not.
+-- The result of a leased claim, if its row is still the claim's own and pending. No row: it is not. What comes back is
+-- what completing leaves as it is.
 with t as materialized (
     select coalesce($now, clock_timestamp()) as now,
         set_config('lock_timeout', coalesce($timeout, current_setting('lock_timeout')), true)
@@ -11,4 +12,5 @@ update {table records} r set
 from t
 where r.tenant_id = $tenant_id and r.operation = $operation and r.idempotency_key = $idempotency_key
     and r.token = $token and r.attempt = $attempt and r.state = 'pending'
-returning {columns r -response_body}, t.now
+returning t.now, r.request_hash, r.request_recipe, r.request_detail, r.guard, r.on_crash, r.surface, r.generation, r.owner,
+    r.claimed_at, r.started_at, r.lease_until, r.refs, r.derived_key, r.snapshot, r.trace, r.created_at, r.issued_until

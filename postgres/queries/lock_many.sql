@@ -1,6 +1,6 @@
 -- lock for a key under several digests.
 select case when $idle is null then '' else set_config('idle_in_transaction_session_timeout', $idle, true) end,
-    (extract(epoch from transaction_timestamp()) * 1000000)::bigint,
+    (date_part('epoch', transaction_timestamp()) * 1000000)::bigint,
     case when exists (
         select from unnest(string_to_array($digests, ',')) g (digest)
         join {table records} a on a.tenant_id = $tenant_id and a.operation = $operation and a.idempotency_key = decode(g.digest, 'hex')

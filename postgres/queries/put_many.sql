@@ -1,6 +1,6 @@
 -- finish for a key under several digests, and for records that are not completed: all of them, or the statement fails.
 with t as materialized (select coalesce($now, clock_timestamp()) as now,
-    $start is null or $start = (extract(epoch from transaction_timestamp()) * 1000000)::bigint as open),
+    $start is null or $start = (date_part('epoch', transaction_timestamp()) * 1000000)::bigint as open),
 given as materialized (
     select decode(g.digest, 'hex') as digest, g.place
     from unnest(string_to_array($digests, ',')) with ordinality g (digest, place)

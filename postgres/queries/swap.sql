@@ -2,7 +2,7 @@
 -- that holds its advisory lock is not. The attempt that it replaces moves to table attempts. Digests that are missing are occupied. Returns whether it wrote; where $must is
 -- true it fails instead (22P02), also where the work ended the transaction (22012) or a digest was taken by another.
 with t as materialized (select coalesce($now, clock_timestamp()) as now,
-    $start is null or $start = (extract(epoch from transaction_timestamp()) * 1000000)::bigint as open,
+    $start is null or $start = (date_part('epoch', transaction_timestamp()) * 1000000)::bigint as open,
     set_config('lock_timeout', coalesce($timeout, current_setting('lock_timeout')), true)),
 old as materialized (
     select r.ctid as place, r.* from {table records} r, t
