@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -204,8 +205,10 @@ func leasedPgx(ctx context.Context, s settings) ([]result, error) {
 	}
 	r := ratio(rates[1], rates[0])
 	out := []result{{"E36", "leased, empty work, idempgx, 16 clients ÷ two bare commits of like rows", r, "", "≥ 0.80", r >= 0.8, note(names, rates)}}
-	n, err := p.commits(ctx, func() error { return repeat(200, func() error { return guarded(ctx, s.n.Add(1)) }) })
-	per := float64(n) / 200
+	n, err := least(func() (int64, error) {
+		return p.commits(ctx, func() error { return repeat(50, func() error { return guarded(ctx, s.n.Add(1)) }) })
+	})
+	per := float64(n) / 50
 	return append(out, result{"E36", "commits per leased call", per, "", "2", per < 2.1, ""}), err
 }
 
@@ -216,6 +219,19 @@ func repeat(n int, f func() error) error {
 		}
 	}
 	return nil
+}
+
+// least is the smallest of five counts: what others do on the server meanwhile only adds.
+func least(count func() (int64, error)) (int64, error) {
+	var top int64 = math.MaxInt64
+	for range 5 {
+		n, err := count()
+		if err != nil {
+			return 0, err
+		}
+		top = min(top, n)
+	}
+	return top, nil
 }
 
 // commits counts transaction ids that were used up while f ran: read-only transactions take none.

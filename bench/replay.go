@@ -144,11 +144,11 @@ func flightsPgx(ctx context.Context, s settings) ([]result, error) {
 	if err != nil {
 		return nil, err
 	}
-	xids, err := p.commits(ctx, func() error { return repeat(200, again) })
+	xids, err := least(func() (int64, error) { return p.commits(ctx, func() error { return repeat(200, again) }) })
 	if err != nil {
 		return nil, err
 	}
-	wal, err := p.wal(ctx, func() error { return repeat(2000, again) })
+	wal, err := least(func() (int64, error) { return p.wal(ctx, func() error { return repeat(500, again) }) })
 	if err != nil {
 		return nil, err
 	}
@@ -156,7 +156,7 @@ func flightsPgx(ctx context.Context, s settings) ([]result, error) {
 		{"H51", "flights of a first call minus those of BEGIN, insert, COMMIT", first - bare, "", "0", first <= bare, fmt.Sprintf("%.2f and %.2f", first, bare)},
 		{"E33", "flights of a replay", replay, "", "1", replay == 1, ""},
 		{"E33 H52", "transaction ids per replay", float64(xids) / 200, "", "0", xids == 0, ""},
-		{"E33 H52", "WAL bytes per replay", float64(wal) / 2000, "", "0", wal < 2000, fmt.Sprintf("%d bytes over 2,000 replays, the server's own included", wal)},
+		{"E33 H52", "WAL bytes per replay", float64(wal) / 500, "", "0", wal == 0, fmt.Sprintf("%d bytes over 500 replays, the least of five runs", wal)},
 	}, err
 }
 
