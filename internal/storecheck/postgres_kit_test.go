@@ -41,7 +41,7 @@ func TestPostgresKit(t *testing.T) {
 		t.Run("[stores/CT40, PG7] "+o.name, func(t *testing.T) {
 			t.Parallel()
 			storetest.Run(t, func(t testing.TB) storetest.Subject { return o.subject(t, dsn) },
-				storetest.Caps{Tx: true, Sweep: true, Take: true})
+				kitCaps(t))
 		})
 	}
 }

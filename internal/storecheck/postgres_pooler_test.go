@@ -95,7 +95,7 @@ func TestPostgresPooler(t *testing.T) {
 			t.Parallel()
 			through := withParam(t, startPooler(t, dsn), w.add...)
 			storetest.Run(t, func(t testing.TB) storetest.Subject { return w.o.subjectOn(t, dsn, through) },
-				storetest.Caps{Tx: true, Sweep: true, Take: true})
+				kitCaps(t))
 		})
 	}
 	t.Run("[stores/PG4] 100 clients on two server connections: every one is served, nothing outlives its transaction", func(t *testing.T) {

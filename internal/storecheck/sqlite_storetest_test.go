@@ -45,7 +45,7 @@ func sqliteSubject(t testing.TB) storetest.Subject {
 
 func TestSQLiteKit(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, sqliteSubject, storetest.Caps{Tx: true, Sweep: true, Take: true})
+	storetest.Run(t, sqliteSubject, kitCaps(t))
 }
 
 // TestSQLiteKitOnHandle is the kit on a store that works on the caller's own handle.
@@ -62,7 +62,7 @@ func TestSQLiteKitOnHandle(t *testing.T) {
 		sub.Store = listed{s, ""}
 		sub.Poison = nil // without the guard of Open it is tx_ended: what became of it cannot be known
 		return sub
-	}, storetest.Caps{Tx: true, Sweep: true, Take: true})
+	}, kitCaps(t))
 }
 
 // listed gives the kit every record of a store, for its invariants.
