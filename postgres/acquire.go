@@ -84,6 +84,10 @@ func judgeAll(p idempo.AcquireParams, r rows) (a idempo.Acquired, over []idempo.
 			a.Record.Key = rec.Key // in its row's place, also where its digest is another one of p's
 		}
 	}
+	if first {
+		a, write, err = p.Judge(idempo.Record{}, false, r.now)
+		return a, over, write, err
+	}
 	return a, over, true, nil
 }
 
@@ -222,11 +226,13 @@ func (s *Store) claimAtomic(ctx context.Context, t *session, p idempo.AcquirePar
 		if a, over, write, err = judgeAll(p, r); err != nil || !write {
 			return a, decided, err
 		}
-		if len(over) > 0 {
-			return a, changed, s.removeLocked(ctx, t, over)
+		c.over = over
+		for _, rec := range r.recs {
+			if rec.Key == a.Record.Key && !p.Foreign(rec) {
+				c.from = rec
+			}
 		}
-		c.from = r.recs[0]
-		if !contains(c.ids, c.from.Key.ID) {
+		if c.from.State != "" && !contains(c.ids, c.from.Key.ID) {
 			c.ids = append(c.ids, c.from.Key.ID)
 		}
 	} else if a, _, err = p.Judge(idempo.Record{}, false, l.now); err != nil {

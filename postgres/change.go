@@ -84,7 +84,7 @@ func (s *Store) writeChange(ctx context.Context, t *session, c *change, rec idem
 		st = s.swapStatement(c.from, rec, swapping{ids: c.ids, must: true, start: t.start, wait: timeout(t)})
 		st.Row = counted(&n)
 	}
-	if err := s.runLocked(ctx, t, st); err != nil {
+	if err := s.runLocked(ctx, t, append(s.removals(t, c.over), st)...); err != nil {
 		return err
 	}
 	t.drop(c)

@@ -29,11 +29,14 @@ func (s *Store) Complete(ctx context.Context, p idempo.CompleteParams) (idempo.R
 	}
 	w := writing{op: "complete", key: p.Key, now: p.Now, judge: p.Judge}
 	if p.Issue != nil {
+		next, err := s.next(ctx, t, p)
+		if err != nil {
+			return idempo.Record{}, err
+		}
 		w.commit = func(old, rec idempo.Record) []Statement {
-			var n int
 			st := s.swapStatement(old, rec, swapping{must: true, wait: timeout(t)})
-			st.Row = counted(&n)
-			return append([]Statement{st}, s.issueStatement(*p.Issue, t))
+			st.Row = counted(new(int))
+			return append([]Statement{st}, next...)
 		}
 	}
 	rec, err := s.update(ctx, t, w)
@@ -101,29 +104,52 @@ func word(s *string) string {
 	return *s
 }
 
-// issueStatement makes the next one-time key; one that is there already is left as it is.
-func (s *Store) issueStatement(p idempo.AcquireParams, t *session) Statement {
-	now := p.Now
+// next returns what makes the next one-time key of p, if any, together with the completion. One that is there and not over
+// is left as it is.
+func (s *Store) next(ctx context.Context, t *session, p idempo.CompleteParams) ([]Statement, error) {
+	if p.Issue == nil {
+		return nil, nil
+	}
+	issue := *p.Issue
+	ids := claimed(issue)
+	r, err := s.read(ctx, t, issue.Key, ids, issue.Now)
+	if err != nil {
+		return nil, failed("issue", issue.Key, err, t != nil)
+	}
+	now := issue.Now
 	if now.IsZero() {
 		now = time.Now()
 	}
-	a, _, _ := p.Judge(idempo.Record{}, false, now) // an issue is never refused where nothing is
-	ids := claimed(p)
-	extra := []any{"now", clock(p.Now), "watch_at", watch(a.Record, now), "timeout", timeout(t)}
-	var r rows
-	var won bool
-	if len(ids) == 1 {
-		st := s.q["claim"].with(values(a.Record, now), append(extra, "lock", s.lock(p.Key, ids[0]))...)
-		st.Row = claimRow(&r, &won, false)
-		return st
+	if len(r.recs) > 0 {
+		a, write, err := issue.Judge(r.recs[0], true, r.now)
+		if err != nil || !write {
+			return nil, err
+		}
+		st := s.swapStatement(r.recs[0], a.Record, swapping{ids: ids, wait: timeout(t)})
+		st.Row = counted(new(int))
+		return []Statement{st}, nil
 	}
-	st := s.q["claim_many"].with(values(a.Record, now), append(extra, "digests", digests(ids), "locks", s.locks(p.Key, ids))...)
-	st.Row = claimRow(&r, &won, true)
-	return st
+	a, _, err := issue.Judge(idempo.Record{}, false, now)
+	if err != nil {
+		return nil, err
+	}
+	name, extra := "claim", []any{"now", clock(issue.Now), "watch_at", watch(a.Record, now), "timeout", timeout(t)}
+	if len(ids) == 1 {
+		extra = append(extra, "lock", s.lock(issue.Key, ids[0]))
+	} else {
+		name, extra = "claim_many", append(extra, "digests", digests(ids), "locks", s.locks(issue.Key, ids))
+	}
+	st := s.q[name].with(values(a.Record, now), extra...)
+	st.Row = claimRow(new(rows), new(bool), len(ids) > 1)
+	return []Statement{st}, nil
 }
 
 // completeAtomic completes a claim that was won in t.
 func (s *Store) completeAtomic(ctx context.Context, t *session, p idempo.CompleteParams) (idempo.Record, error) {
+	next, err := s.next(ctx, t, p)
+	if err != nil {
+		return idempo.Record{}, err
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	c := t.find(p.Key, []string{p.Key.ID})
@@ -167,11 +193,11 @@ func (s *Store) completeAtomic(ctx context.Context, t *session, p idempo.Complet
 		}
 	}
 	rec.Key = c.key
-	return rec, s.finish(ctx, t, c, rec, p)
+	return rec, s.finish(ctx, t, c, rec, p.Result.Failing, next)
 }
 
 // finish writes rec in the place of c.from, at once in a caller's transaction, else with COMMIT. t is locked.
-func (s *Store) finish(ctx context.Context, t *session, c *change, rec idempo.Record, p idempo.CompleteParams) error {
+func (s *Store) finish(ctx context.Context, t *session, c *change, rec idempo.Record, failing bool, next []Statement) error {
 	statements := func(start any) []Statement {
 		var st Statement
 		if c.from.State == "" {
@@ -181,19 +207,16 @@ func (s *Store) finish(ctx context.Context, t *session, c *change, rec idempo.Re
 			st = s.swapStatement(c.from, rec, swapping{ids: c.ids, must: true, start: start, wait: timeout(t)})
 			st.Row = counted(&n)
 		}
-		if p.Issue == nil {
-			return []Statement{st}
-		}
-		return []Statement{st, s.issueStatement(*p.Issue, t)}
+		return append(append(s.removals(t, c.over), st), next...)
 	}
 	if !t.own {
 		if err := s.port.Run(ctx, t.tx, statements(nil)...); err != nil {
-			return failed("complete", p.Key, err, true)
+			return failed("complete", rec.Key, err, true)
 		}
 		t.drop(c) // from now on the row says it
 		return nil
 	}
-	if p.Result.Failing {
+	if failing {
 		c.fail = statements(nil)
 	} else {
 		t.queue = append(t.queue, statements(t.start)...)

@@ -32,12 +32,13 @@ type session struct {
 type change struct {
 	ids    []string // digests, the record's first
 	key    idempo.Key
-	from   idempo.Record // the row that was read; State "": none
-	rec    idempo.Record // as the transaction sees it; State "": none
-	claim  bool          // won here, not written yet
-	queued bool          // its completion waits for COMMIT
-	read   time.Time     // this process's clock when rec.Now was read
-	fail   []Statement   // of a failing result: what is kept of the transaction
+	from   idempo.Record   // the row that was read; State "": none
+	over   []idempo.Record // records of other keys that are gone, and leave when rec is written
+	rec    idempo.Record   // as the transaction sees it; State "": none
+	claim  bool            // won here, not written yet
+	queued bool            // its completion waits for COMMIT
+	read   time.Time       // this process's clock when rec.Now was read
+	fail   []Statement     // of a failing result: what is kept of the transaction
 }
 
 // carried returns the session in ctx, or nil.

@@ -74,13 +74,13 @@ func (s *Store) remove(ctx context.Context, t *session, old idempo.Record) (bool
 	return n == 1, err
 }
 
-// removeLocked removes records in a transaction that is locked.
-func (s *Store) removeLocked(ctx context.Context, t *session, old []idempo.Record) error {
-	statements := make([]Statement, len(old))
-	for i, rec := range old {
-		statements[i] = s.removeStatement(t, rec, new(int))
+// removals are removeStatements of records that leave when another takes their digest.
+func (s *Store) removals(t *session, old []idempo.Record) []Statement {
+	statements := make([]Statement, 0, len(old)+2)
+	for _, rec := range old {
+		statements = append(statements, s.removeStatement(t, rec, new(int)))
 	}
-	return s.runLocked(ctx, t, statements...)
+	return statements
 }
 
 // judge is the Judge method of a write.
