@@ -43,7 +43,7 @@ func blocked(f *fake, stop string) (reached <-chan struct{}, release func()) {
 func TestSharedCommit(t *testing.T) {
 	t.Parallel()
 	k := idempo.Key{Tenant: "t", Operation: "o", ID: "i"}
-	t.Run("[stores/SQ3] works that wait during a commit share the next one", func(t *testing.T) {
+	t.Run("[stores/SQ3] [http/P24] works that wait during a commit share the next one", func(t *testing.T) {
 		t.Parallel()
 		f := &fake{}
 		reached, release := blocked(f, "COMMIT")
