@@ -21,7 +21,7 @@ echo "$target" >>"$CALLS"
 cat >/dev/null # hangs if the script left a terminal open
 echo "skipped: some/pkg TestOf$target: no $target here"
 [ "$target" != "$BROKEN" ]`)
-	for _, name := range []string{"gcc", "curl", "initdb"} {
+	for _, name := range []string{"gcc", "curl", "initdb", "pgbouncer", "sqlite3"} {
 		tool(t, dir, name, "true")
 	}
 	cmd := exec.CommandContext(t.Context(), "bash", filepath.Join(dir, ".ci", "run"))
@@ -133,5 +133,32 @@ func TestAGivenServerIsTaken(t *testing.T) {
 	out, err := cmd.Output()
 	if err != nil || string(out) != "postgres://somewhere.invalid/x\n" {
 		t.Errorf("%q %v", out, err)
+	}
+}
+
+func TestWhatIsMissingIsInstalled(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	copyFile(t, "../../../.ci/run", filepath.Join(dir, ".ci", "run"))
+	bin := filepath.Join(dir, "bin")
+	for _, name := range []string{"bash", "dirname", "mktemp", "rm", "tee", "grep", "touch", "tail", "sort", "cat"} {
+		real, err := exec.LookPath(name)
+		if err != nil {
+			t.Skipf("no %s on the PATH", name)
+		}
+		tool(t, dir, name, "exec "+real+` "$@"`)
+	}
+	for _, name := range []string{"make", "git", "curl", "initdb", "go", "sqlite3"} {
+		tool(t, dir, name, "true")
+	}
+	tool(t, dir, "apt-get", `echo "$@" >>"`+dir+`/asked"`)
+	cmd := exec.CommandContext(t.Context(), "/bin/bash", filepath.Join(dir, ".ci", "run"))
+	cmd.Env = []string{"PATH=" + bin, "IDEMPO_TEST_POSTGRES=postgres://nobody.invalid/none"}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	asked, err := os.ReadFile(filepath.Join(dir, "asked"))
+	if err != nil || !strings.Contains(string(asked), " gcc libc6-dev pgbouncer\n") || strings.Contains(string(asked), "curl") {
+		t.Errorf("asked for %q %v", asked, err)
 	}
 }
