@@ -98,8 +98,8 @@ func (s *headScan) requestLine(line []byte) *refusal {
 	}
 	switch {
 	case string(method) == http.MethodConnect:
-		if bytes.IndexByte(target, '/') >= 0 || bytes.IndexByte(target, ':') <= 0 {
-			return malformed("The request target is not an authority.")
+		if !namePort(target) {
+			return malformed("The request target is not a name and a port.")
 		}
 	case target[0] == '/':
 	case len(target) == 1 && target[0] == '*':
@@ -111,6 +111,27 @@ func (s *headScan) requestLine(line []byte) *refusal {
 		return malformed("The request target is not in a known form.")
 	}
 	return nil
+}
+
+// namePort tells the target of a CONNECT: a name, a colon, a port of digits. No route serves CONNECT; what matters is that
+// net/http reads the same.
+func namePort(target []byte) bool {
+	name, port, found := bytes.Cut(target, []byte(":"))
+	if !found || len(name) == 0 || len(port) == 0 {
+		return false
+	}
+	for _, c := range port {
+		if c < '0' || c > '9' {
+			return false
+		}
+	}
+	for _, c := range name {
+		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+		if !letter && (c < '0' || c > '9') && c != '.' && c != '-' && c != '_' && c != '~' {
+			return false
+		}
+	}
+	return true
 }
 
 // absolute tells an absolute-form target with a host: http://host[/…] or https://host[/…].

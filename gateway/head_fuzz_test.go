@@ -69,7 +69,7 @@ var (
 	hostValue   = regexp.MustCompile(`^` + hostRule + `$`)
 	lengthValue = regexp.MustCompile(`^[0-9]{1,18}$`)
 	targetRule  = `(?:/[!-"$-~]*|[hH][tT][tT][pP][sS]?://` + hostRule + `(?:[/?][!-"$-~]*)?)`
-	wholeHead   = regexp.MustCompile(`^(?:` + tokenRule + ` ` + targetRule + `|OPTIONS \*|CONNECT [!-"$-.0-~]*[!-"$-.0-9;-~][!-"$-.0-~]*:[!-"$-.0-~]*) HTTP/1\.[01]\r\n(?:` + tokenRule + `:[^\x00-\x08\n-\x1f\x7f]*\r\n)*$`)
+	wholeHead   = regexp.MustCompile(`^(?:` + tokenRule + ` ` + targetRule + `|OPTIONS \*|CONNECT [A-Za-z0-9._~-]+:[0-9]+) HTTP/1\.[01]\r\n(?:` + tokenRule + `:[^\x00-\x08\n-\x1f\x7f]*\r\n)*$`)
 	chunkLine   = regexp.MustCompile(`^[0-9a-fA-F]{1,15}(?:;[^\x00-\x08\n-\x1f\x7f]*)?$`)
 	trailerRule = regexp.MustCompile(`^` + tokenRule + `:[^\x00-\x08\n-\x1f\x7f]*$`)
 )
@@ -149,7 +149,7 @@ func FuzzHeads(f *testing.F) {
 		"POST /x HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\n3;a=\"b\"\r\nabc\r\n0\r\nA: b\r\n\r\nGET / HTTP/1.1\r\n" + host + "\r\n",
 		"POST /x HTTP/1.1\r\n" + host + "Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
 		"GET / HTTP/1.1\r\n" + host + "A: b\r\n c\r\n\r\n", "GET / HTTP/1.1\nHost: h\n\n", "GET http://h/x HTTP/1.1\r\n" + host + "\r\n", "OPTIONS * HTTP/1.1\r\n" + host + "\r\n",
-		"CONNECT h:1 HTTP/1.1\r\n" + host + "\r\n", "GET / HTTP/1.1\r\n" + host + "Upgrade: x\r\n\r\nanything",
+		"CONNECT h:1 HTTP/1.1\r\n" + host + "\r\n", "CONNECT 0:A HTTP/1.0\r\n" + host + "\r\n", "GET / HTTP/1.1\r\n" + host + "Upgrade: x\r\n\r\nanything",
 	} {
 		f.Add([]byte(s), byte(3))
 	}
@@ -186,7 +186,8 @@ func FuzzHeads(f *testing.F) {
 			t.Fatalf("%d requests passed, the second reading found %d (refused %v)", n, wantRequests, wantRefused)
 		}
 		if refused == nil && !wantRefused {
-			if n := served(got); n != wantRequests {
+			// net/http may refuse what both readings leave to it (an escape, a port): then it does so without the gateway too.
+			if n := served(got); n != wantRequests && n != served(in) {
 				t.Fatalf("%d requests passed, the second reading found %d", n, wantRequests)
 			}
 		}
