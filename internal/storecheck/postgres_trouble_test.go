@@ -2,7 +2,6 @@ package storecheck
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
@@ -132,23 +131,6 @@ func TestPostgresTrouble(t *testing.T) {
 			do(t, `alter system reset default_transaction_read_only`)
 			do(t, `select pg_reload_conf()`)
 			readOnly(t, s.dsn, "off")
-		})
-		t.Run("[stores/CT23] "+kind.name+": too many connections", func(t *testing.T) {
-			p.drop()
-			var all []*sql.Conn
-			hog := openDB(t, "pgx", s.dsn)
-			for {
-				c, err := hog.Conn(t.Context())
-				if err != nil {
-					break
-				}
-				all = append(all, c)
-			}
-			refused(t, "many", "")
-			for _, c := range all {
-				must(t, c.Close())
-			}
-			must(t, hog.Close())
 		})
 		t.Run("[stores/CT23] "+kind.name+": afterwards all is well", func(t *testing.T) {
 			_, err := pgEngine(t, p).Do(t.Context(), request("leased", "after "+kind.name), nothing)
