@@ -322,11 +322,7 @@ func (b *bench) matrix(t *testing.T, n int) {
 			for _, s := range steps() {
 				t.Run(guard+" "+s.name, func(t *testing.T) {
 					t.Parallel()
-					share := n
-					if guard == opProbe || guard == opRerun {
-						share = (n + 1) / 2 // the two share a step's kills: they differ after the lease only
-					}
-					b.step(t, s, guard, share)
+					b.step(t, s, guard, n)
 				})
 			}
 		}
