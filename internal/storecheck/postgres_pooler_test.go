@@ -15,6 +15,7 @@ import (
 
 	"github.com/idempo/idempo"
 	idempgx "github.com/idempo/idempo/contrib/pgx"
+	"github.com/idempo/idempo/internal/storecheck/pgserver"
 	"github.com/idempo/idempo/postgres"
 	"github.com/idempo/idempo/storetest"
 )
@@ -58,7 +59,7 @@ logfile = %s/log
 	file := filepath.Join(dir, "conf")
 	must(t, os.WriteFile(file, []byte(strings.ReplaceAll(conf, "* = host", "* = user="+u.User.Username()+" host")), 0o644))
 	must(t, os.Chmod(dir, 0o755))
-	cmd := asPostgres(t, exec.Command(program, file), dir)
+	cmd := pgserver.AsPostgres(t, exec.Command(program, file), dir)
 	must(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	u.Host = fmt.Sprintf("127.0.0.1:%d", port)

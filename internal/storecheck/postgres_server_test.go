@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/idempo/idempo"
 	idempgx "github.com/idempo/idempo/contrib/pgx"
+	"github.com/idempo/idempo/internal/storecheck/pgserver"
 	"github.com/idempo/idempo/postgres"
 )
 
@@ -56,13 +56,13 @@ func TestPostgresServerChecks(t *testing.T) {
 	})
 	t.Run("[stores/PG1] fsync and full_page_writes off are refused", func(t *testing.T) {
 		t.Parallel()
-		s := startPostgres(t, false, "fsync=off", "full_page_writes=off")
-		refused(t, s.dsn, postgres.Options{Strict: new(false)}, "fsync is off", "full_page_writes is off", "ALTER SYSTEM SET fsync = on")
+		s := pgserver.Start(t, "fsync=off", "full_page_writes=off")
+		refused(t, s.DSN(), postgres.Options{Strict: new(false)}, "fsync is off", "full_page_writes is off", "ALTER SYSTEM SET fsync = on")
 	})
 	t.Run("[stores/PG1] a standby is refused", func(t *testing.T) {
 		t.Parallel()
-		s := startPostgres(t, true, "fsync=off")
-		refused(t, s.dsn, postgres.Options{}, "in recovery", "target_session_attrs=read-write")
+		s := pgserver.StartStandby(t, "fsync=off")
+		refused(t, s.DSN(), postgres.Options{}, "in recovery", "target_session_attrs=read-write")
 	})
 	t.Run("[stores/PG1] mistakes in the options are listed at once", func(t *testing.T) {
 		t.Parallel()
@@ -144,13 +144,13 @@ func TestPostgresFlights(t *testing.T) {
 
 func TestPostgresReplayCosts(t *testing.T) {
 	t.Parallel()
-	s := startPostgres(t, false, "autovacuum=off", "wal_level=minimal", "max_wal_senders=0", "checkpoint_timeout=1h") // nobody else writes
+	s := pgserver.Start(t, "autovacuum=off", "wal_level=minimal", "max_wal_senders=0", "checkpoint_timeout=1h") // nobody else writes
 	o := postgres.Options{}
-	must(t, postgres.Migrate(t.Context(), openDB(t, "pgx", s.dsn), o))
-	db := openDB(t, "pgx", s.dsn)
+	must(t, postgres.Migrate(t.Context(), openDB(t, "pgx", s.DSN()), o))
+	db := openDB(t, "pgx", s.DSN())
 	db.SetMaxOpenConns(1)
 	ctx := t.Context()
-	pool := openPool(t, s.dsn)
+	pool := openPool(t, s.DSN())
 	st, err := idempgx.New(ctx, pool, o)
 	must(t, err)
 	keys := map[string]idempo.AcquireParams{}
@@ -217,8 +217,7 @@ func TestPostgresReplayCosts(t *testing.T) {
 		if codeOf(err) != "lease_lost" {
 			t.Errorf("%v", err)
 		}
-		log, err := os.ReadFile(s.log)
-		must(t, err)
+		log := s.Log(t)
 		if !bytes.Contains(log, []byte("another attempt has the key")) {
 			t.Error("the failed statement is not in the log")
 		}

@@ -120,8 +120,8 @@ type pg struct {
 	end func(ctx context.Context) error
 	// at is begin in another database, by the same driver.
 	at func(ctx context.Context, dsn string) (context.Context, func() error, func() error, error)
-	// drop closes the idle connections of the store's pool.
-	drop func()
+	// leave closes every connection of the store's pool, and the pool goes on.
+	leave func()
 	// full runs f while every connection of the store's pool is taken.
 	full func(t testing.TB, f func())
 	// begin opens a transaction of the caller's own.
@@ -212,7 +212,7 @@ func openSQL(t testing.TB, driver, dsn string, o postgres.Options) *pg {
 			}
 			return postgres.WithTx(ctx, tx), tx.Commit, tx.Rollback, nil
 		},
-		drop: func() { db.SetMaxIdleConns(-1) },
+		leave: func() { db.SetMaxIdleConns(-1); db.SetMaxIdleConns(8) },
 		full: func(t testing.TB, f func()) {
 			db.SetMaxOpenConns(1)
 			c, err := db.Conn(t.Context())
@@ -260,7 +260,7 @@ func pgxStore(t testing.TB, pool *pgxpool.Pool, dsn string, o postgres.Options) 
 			}
 			return idempgx.WithTx(ctx, tx), func() error { return tx.Commit(ctx) }, func() error { return tx.Rollback(ctx) }, nil
 		},
-		drop: pool.Reset,
+		leave: pool.Reset,
 		full: func(t testing.TB, f func()) {
 			held := make([]*pgxpool.Conn, pool.Config().MaxConns)
 			for i := range held {
