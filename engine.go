@@ -391,3 +391,6 @@ func (e *Engine) Drain(ctx context.Context) (left int) {
 	})
 	return len(rest) + e.late.wait(ctx)
 }
+
+// Store returns the store that the engine was made over, for packages that ask it for further abilities.
+func (e *Engine) Store() Store { return e.store }

@@ -39,6 +39,8 @@ type Store struct {
 	due  dueRows             // rows that Sweep will change
 	n    int                 // records, aliases not counted
 	buf  []byte              // to pack in
+
+	shelf shelf // of inboxes
 }
 
 // New returns an empty store.

@@ -24,6 +24,7 @@ type Tx struct {
 	effects []func()
 	one     [1]*change // room for the usual number of changes
 	lost    error      // a Complete that met another winner: the transaction cannot commit
+	shelf   *overlay   // what it did to receipts and lanes; nil: nothing
 }
 
 // A change is one record of a transaction.
@@ -292,6 +293,11 @@ func (tx *Tx) end() {
 			if tx.store.held[k] == tx {
 				delete(tx.store.held, k)
 			}
+		}
+	}
+	if tx.shelf != nil {
+		for _, id := range tx.shelf.lanes {
+			delete(tx.store.shelf.held, id)
 		}
 	}
 	tx.ended, tx.changes, tx.effects = true, nil, nil

@@ -42,6 +42,8 @@ type Caps struct {
 	Seed  uint64
 	// SingleAlias: a claim holds one digest only, so rotation on a running store is refused.
 	SingleAlias bool
+	// Lanes: two transactions may be open at once, so that one can find a lane busy (RunInbox). SQLite has one writer.
+	Lanes bool
 }
 
 // Run runs every case on stores that open returns: most share one, some open their own.

@@ -24,3 +24,10 @@ func TestSentTwice(t *testing.T) {
 		}, storetest.Caps{Tx: true})
 	})
 }
+
+func TestMemstoreInbox(t *testing.T) {
+	t.Parallel()
+	t.Run("memstore keeps receipts and lanes", func(t *testing.T) {
+		storetest.RunInbox(t, storetest.Memory, storetest.Caps{Tx: true, Lanes: true})
+	})
+}

@@ -1,0 +1,46 @@
+package inbox
+
+import (
+	"context"
+)
+
+// Put stores the message for later, in the transaction of ctx if there is one: Work runs it. A message that has a receipt
+// already is left as it is; one that had its effect is found to be a duplicate when its turn comes. What cannot be
+// identified is parked, in the same transaction. Outcome.Ack says that it may be acknowledged once that transaction has
+// committed; on an error nothing is stored.
+func (in *Inbox) Put(ctx context.Context, m Message) (Outcome, error) {
+	d, p := in.accept(m, false)
+	if p != nil {
+		return in.keepParked(ctx, d, d.rkey, p)
+	}
+	r := Receipt{Subscriber: in.o.Subscriber, Key: d.rkey, Message: d.kept, Status: StatusStored, Holds: d.order != OrderNone}
+	st, err := in.store.Put(ctx, PutParams{Receipt: r, Due: true}) // due at once: a worker lets it sleep if it is not its turn
+	if err != nil {
+		return Outcome{}, err
+	}
+	in.nudge()
+	return Outcome{Status: st.Receipt.Status, Reason: st.Receipt.Reason, Ack: true}, nil
+}
+
+// SetVersion puts the lane's version to v: under OrderContiguous v+1 is next, under OrderLatest only what is newer than v
+// runs. In a handler it is part of the handler's transaction and of its message's tenant; elsewhere it joins the
+// transaction of ctx, or is one of its own, and the tenant is Options.Tenant. It sets what it is told, also backwards.
+func (in *Inbox) SetVersion(ctx context.Context, lane, v string) error {
+	ver, ok := parseVersion(v, in.o.Order == OrderLatest)
+	if !ok || lane == "" || len(lane) > maxLane {
+		return misuse("SetVersion needs a lane and an integer, or an RFC 3339 instant under OrderLatest")
+	}
+	p := LeaveParams{Tenant: in.o.Tenant, Subscriber: in.o.Subscriber, Lane: lane, Version: string(ver)}
+	if in.o.Order == OrderContiguous {
+		p.Wanted = string(ver.next())
+	}
+	if d, ok := ctx.Value(deliveryKey{}).(*delivery); ok && d.in == in {
+		p.Tenant = d.m.Tenant
+		if d.moved == nil {
+			d.moved = map[string]bool{}
+		}
+		d.moved[lane] = true
+	}
+	in.nudge()
+	return in.store.Leave(ctx, p)
+}

@@ -1,0 +1,133 @@
+package inbox
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// Opener is a store that keeps receipts and lanes beside its records. New asks the engine's store for it.
+type Opener interface {
+	// Inbox returns the receipts of the store. It does no I/O.
+	Inbox() Store
+}
+
+// Store keeps receipts and lanes. It decides nothing about messages: whether one has had its effect is the engine's
+// record alone. Package storetest says when an implementation is right.
+//
+// Rules: 1 every method joins the transaction that its context carries; without one it is a transaction of its own ·
+// 2 times are the store's clock, read after any lock wait, or Now where a test sets it · 3 bytes compare as bytes ·
+// 4 nothing of the caller's memory is kept, nothing returned is shared · 5 errors are *idempo.Error, as of
+// idempo.Store. All methods are safe for concurrent use.
+type Store interface {
+	// Enter looks at what a message of the key and lane would meet. With a lane it must be called in a transaction and
+	// takes the lane until its end, without waiting: Busy says that another transaction has it, or that it cannot be
+	// told; then nothing else is filled in. Without lane and key it reads the row of the subscriber itself.
+	Enter(ctx context.Context, p EnterParams) (Entered, error)
+	// Put makes p.Receipt the receipt of its key: a new one with Rev 0, which is lost to one that is there, or the
+	// successor of the revision Rev, which is lost to every other. The message of a receipt never changes. Of concurrent
+	// calls one wins; losing is no error.
+	Put(ctx context.Context, p PutParams) (Stored, error)
+	// Leave is what a finished message does to the tables: its receipt goes, the lane gets its version, and the next
+	// receipt of the lane becomes due. Without lane and key it makes the row of the subscriber, if there is none.
+	Leave(ctx context.Context, p LeaveParams) error
+	// Take hands out receipts that are due, the oldest first, of all tenants: each gets a new revision, one attempt more,
+	// and is due again after Lease. Of concurrent calls one gets a receipt; none waits for another.
+	Take(ctx context.Context, p TakeParams) ([]Receipt, error)
+	// List reads receipts in the order in which they came, without lock.
+	List(ctx context.Context, p ListParams) ([]Receipt, error)
+}
+
+// Receipt is a message that is stored: it failed, waits, or waits for a person.
+type Receipt struct {
+	Subscriber string
+	Key        string  // 32 bytes, unique per tenant and subscriber
+	Message    Message // Attempt and Partition are not kept
+	Seq        int64   // order of arrival
+	Rev        int64   // grows with every change, from 1
+	Status     Status
+	Reason     string
+	Holds      bool // later messages of its lane wait for it
+	Attempts   int  // starts of the handler
+	Failures   []Failure
+	ReceivedAt time.Time
+	ChangedAt  time.Time
+	NextAt     time.Time // zero: by itself it is never due
+	Now        time.Time // the store's clock when this was read
+}
+
+// Failure is one start that did not succeed.
+type Failure struct {
+	At    time.Time `json:"at"`
+	Error string    `json:"error"`
+}
+
+// clone returns r without shared memory.
+func (r Receipt) clone() Receipt {
+	r.Message, r.Failures = r.Message.clone(), slices.Clone(r.Failures)
+	return r
+}
+
+// EnterParams asks for one message.
+type EnterParams struct {
+	Tenant, Subscriber string
+	Key                string // of its receipt, "": none is asked for
+	Lane               string // "": none
+	Now                time.Time
+}
+
+// Entered is what stands in a message's way.
+type Entered struct {
+	Busy      bool      // the lane is in another transaction
+	Version   string    // of the lane, "" where it has none
+	Blocked   bool      // another receipt of the lane holds it: any if the key has no receipt, else an earlier one
+	Receipt   *Receipt  // of the key, nil: none
+	CreatedAt time.Time // of the lane's row, or of the subscriber's
+	Now       time.Time // the store's clock
+}
+
+// PutParams writes a receipt.
+type PutParams struct {
+	Receipt Receipt // Seq, Rev, ReceivedAt, ChangedAt, NextAt and Now are the store's
+	Rev     int64
+	Due     bool // it is due Delay from now; false: it never is by itself
+	Delay   time.Duration
+	Now     time.Time
+}
+
+// Stored is the receipt as it is after a Put. Lost says that it is another one's; its Status is "" where none is there.
+type Stored struct {
+	Receipt Receipt
+	Lost    bool
+}
+
+// LeaveParams ends a message.
+type LeaveParams struct {
+	Tenant, Subscriber string
+	Key                string // of a receipt that goes, "": none
+	Rev                int64  // only if it has this revision; 0: any
+	Lane               string // the next of it becomes due; "": none
+	Version            string // of the lane from now on; "": unchanged
+	Wanted             string // the receipts with this version are next; "": the earliest that holds the lane
+	Now                time.Time
+}
+
+// TakeParams takes due receipts.
+type TakeParams struct {
+	Subscriber string
+	Limit      int
+	Lease      time.Duration
+	Now        time.Time
+}
+
+// ListParams reads receipts. Empty fields do not filter.
+type ListParams struct {
+	Tenant, Subscriber string
+	Lane               string
+	Key                string
+	Statuses           []Status
+	After              int64 // Seq of the last one read
+	Limit              int   // at most so many, 100 if 0
+	WithoutBody        bool
+	Now                time.Time
+}
