@@ -1,6 +1,9 @@
 package operator
 
-import "context"
+import (
+	"context"
+	"slices"
+)
 
 // DigestKeeper is a store that remembers under which digest keys its records may live. Without it a forgotten digest key shows
 // only when a record made with it is met.
@@ -45,4 +48,30 @@ func (k DigestKeys) OK() bool { return len(k.Missing)+len(k.Changed)+len(k.Forei
 type MissingKey struct {
 	ID      string
 	Records int64 // at least; counting stops at 100,000
+}
+
+// Compare says what of p does not fit known, the keys that a store remembers, and which of those may be forgotten: no
+// record was made with them. made counts the records of a key, at least. It writes nothing.
+func (p DigestKeysParams) Compare(known []DigestKey, made func(id string) (int64, error)) (found DigestKeys, unused []string, err error) {
+	for _, k := range known {
+		i := slices.IndexFunc(p.Keys, func(o DigestKey) bool { return o.ID == k.ID })
+		switch {
+		case i >= 0 && p.Keys[i].Mark != k.Mark:
+			found.Changed = append(found.Changed, k.ID)
+		case i >= 0:
+		case p.Made:
+			found.Foreign = append(found.Foreign, k.ID)
+		default:
+			n, err := made(k.ID)
+			if err != nil {
+				return found, nil, err
+			}
+			if n > 0 {
+				found.Missing = append(found.Missing, MissingKey{ID: k.ID, Records: n})
+			} else {
+				unused = append(unused, k.ID)
+			}
+		}
+	}
+	return found, unused, nil
 }

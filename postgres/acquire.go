@@ -28,7 +28,7 @@ func (s *Store) Acquire(ctx context.Context, p idempo.AcquireParams) (idempo.Acq
 			once = s.claimAtomic
 		}
 	}
-	ids := claimed(p)
+	ids := sqlkit.Digests(p)
 	until := time.Now().Add(p.Wait)
 	for moved, polls := 0, 0; ; {
 		a, out, err := once(ctx, t, p, ids)
@@ -63,32 +63,6 @@ const (
 func inUse(p idempo.AcquireParams, now time.Time) idempo.Acquired {
 	rec := idempo.Record{Key: p.Key, State: idempo.StatePending, Guard: p.Guard, Now: now}
 	return idempo.Acquired{Verdict: idempo.VerdictInProgress, Record: rec, RetryAfter: time.Second}
-}
-
-// judgeAll judges p on every record that its digests stand for: whichever refuses decides. With write the first one is
-// to be replaced. Over are records of other keys that are gone and only hold one of p.Unique: they are to be removed
-// first.
-func judgeAll(p idempo.AcquireParams, r rows) (a idempo.Acquired, over []idempo.Record, write bool, err error) {
-	first := true
-	for _, rec := range r.recs {
-		if _, live := rec.Effective(r.now); !live && p.Foreign(rec) {
-			over = append(over, rec)
-			continue
-		}
-		one, write, err := p.Judge(rec, true, r.now)
-		if err != nil || !write {
-			return one, nil, false, err
-		}
-		if first {
-			a, first = one, false
-			a.Record.Key = rec.Key // in its row's place, also where its digest is another one of p's
-		}
-	}
-	if first {
-		a, write, err = p.Judge(idempo.Record{}, false, r.now)
-		return a, over, write, err
-	}
-	return a, over, true, nil
 }
 
 // claimLeased is one try at a leased claim, an issued or an enqueued key.
@@ -126,7 +100,7 @@ func (s *Store) claimLeased(ctx context.Context, t *session, p idempo.AcquirePar
 			return idempo.Acquired{}, busy, nil
 		}
 	}
-	a, over, write, err := judgeAll(p, r)
+	a, over, write, err := sqlkit.JudgeAll(p, r.recs, r.now)
 	if err != nil || !write {
 		return a, decided, err
 	}
@@ -223,7 +197,7 @@ func (s *Store) claimAtomic(ctx context.Context, t *session, p idempo.AcquirePar
 	if len(r.recs) > 0 {
 		var over []idempo.Record
 		var write bool
-		if a, over, write, err = judgeAll(p, r); err != nil || !write {
+		if a, over, write, err = sqlkit.JudgeAll(p, r.recs, r.now); err != nil || !write {
 			return a, decided, err
 		}
 		c.over = over

@@ -111,7 +111,7 @@ func (s *Store) next(ctx context.Context, t *session, p idempo.CompleteParams) (
 		return nil, nil
 	}
 	issue := *p.Issue
-	ids := claimed(issue)
+	ids := sqlkit.Digests(issue)
 	r, err := s.read(ctx, t, issue.Key, ids, issue.Now)
 	if err != nil {
 		return nil, failed("issue", issue.Key, err, t != nil)
@@ -164,7 +164,7 @@ func (s *Store) completeAtomic(ctx context.Context, t *session, p idempo.Complet
 		return idempo.Record{}, err
 	case c == nil: // the caller's transaction, in another context than that of the claim
 		var r rows
-		ids := claimed(p.Won)
+		ids := sqlkit.Digests(p.Won)
 		if err := s.runLocked(ctx, t, s.reading(&r, p.Key, append(ids, ids[0]), p.Now)); err != nil {
 			return idempo.Record{}, failed("complete", p.Key, err, true)
 		}

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"slices"
 
 	"github.com/idempo/idempo"
 	"github.com/idempo/idempo/operator"
@@ -56,27 +55,10 @@ func (s *Store) compare(ctx context.Context, tx PortTx, p operator.DigestKeysPar
 	if err := s.port.Run(ctx, tx, read); err != nil {
 		return found, nil, err
 	}
-	for _, k := range known {
-		i := slices.IndexFunc(p.Keys, func(o operator.DigestKey) bool { return o.ID == k.ID })
-		switch {
-		case i >= 0 && p.Keys[i].Mark != k.Mark:
-			found.Changed = append(found.Changed, k.ID)
-		case i >= 0:
-		case p.Made:
-			found.Foreign = append(found.Foreign, k.ID)
-		default:
-			var n int64
-			count := s.q["digest_key_use"].with(nil, "id", k.ID)
-			count.Row = func(scan func(...any) error) error { return scan(&n) }
-			if err := s.port.Run(ctx, tx, count); err != nil {
-				return found, nil, err
-			}
-			if n > 0 {
-				found.Missing = append(found.Missing, operator.MissingKey{ID: k.ID, Records: n})
-			} else {
-				unused = append(unused, k.ID)
-			}
-		}
-	}
-	return found, unused, nil
+	return p.Compare(known, func(id string) (n int64, err error) {
+		count := s.q["digest_key_use"].with(nil, "id", id)
+		count.Row = func(scan func(...any) error) error { return scan(&n) }
+		err = s.port.Run(ctx, tx, count)
+		return n, err
+	})
 }

@@ -118,7 +118,7 @@ func TestLocks(t *testing.T) {
 		t.Error("the lock of a key changes")
 	}
 	p := idempo.AcquireParams{Key: idempo.Key{ID: "1"}, Aliases: []string{"2", "1"}, Unique: []string{"3", "2"}}
-	if got := strings.Join(claimed(p), ""); got != "123" {
+	if got := strings.Join(sqlkit.Digests(p), ""); got != "123" {
 		t.Errorf("it claims %s, want every digest once, its own first", got)
 	}
 }

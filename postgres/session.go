@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/idempo/idempo"
+	"github.com/idempo/idempo/internal/sqlkit"
 )
 
 type sessionKey struct{}
@@ -60,7 +61,7 @@ func WithTx(ctx context.Context, tx *sql.Tx) context.Context {
 func Tx(ctx context.Context) *sql.Tx {
 	tx, err := Joined(ctx)
 	if err != nil {
-		return finishedTx() // InTx tells why when it ends
+		return sqlkit.FinishedTx() // InTx tells why when it ends
 	}
 	if t, ok := tx.(*sqlTx); ok {
 		return t.tx

@@ -68,20 +68,6 @@ func (s *Store) lock(key idempo.Key, id string) int64 {
 	return int64(binary.BigEndian.Uint64(sum[:8])) //nolint:gosec // all 64 bits are meant
 }
 
-// names returns every digest that p claims, the record's own first.
-func claimed(p idempo.AcquireParams) []string {
-	ids := make([]string, 0, 1+len(p.Aliases)+len(p.Unique))
-	ids = append(ids, p.Key.ID)
-	for _, more := range [][]string{p.Aliases, p.Unique} {
-		for _, id := range more {
-			if !contains(ids, id) {
-				ids = append(ids, id)
-			}
-		}
-	}
-	return ids
-}
-
 func contains(ids []string, id string) bool {
 	return slices.Contains(ids, id)
 }

@@ -4,9 +4,9 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/idempo/idempo"
+	"github.com/idempo/idempo/internal/sqlkit"
 )
 
 // Take implements idempo.Taker. Records that somebody has locked, or that change meanwhile, are passed over.
@@ -30,7 +30,7 @@ func (s *Store) Take(ctx context.Context, p idempo.TakeParams) ([]idempo.Record,
 			due = append(due, candidate{old, rec})
 		}
 	}
-	slices.SortStableFunc(due, func(a, b candidate) int { return since(a.old).Compare(since(b.old)) })
+	slices.SortStableFunc(due, func(a, b candidate) int { return sqlkit.Since(a.old).Compare(sqlkit.Since(b.old)) })
 	var taken []idempo.Record
 	for len(due) > 0 && len(taken) < p.Limit {
 		n := min(len(due), p.Limit-len(taken))
@@ -51,12 +51,4 @@ func (s *Store) Take(ctx context.Context, p idempo.TakeParams) ([]idempo.Record,
 		due = due[n:]
 	}
 	return taken, nil
-}
-
-// since is when r became due.
-func since(r idempo.Record) time.Time {
-	if r.DueAt.IsZero() {
-		return r.LeaseUntil
-	}
-	return r.DueAt
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/idempo/idempo"
+	"github.com/idempo/idempo/internal/sqlkit"
 )
 
 // Acquire implements idempo.Store. It reads without a lock first; only a claim that seems won stands in line for the
@@ -203,7 +204,7 @@ func (c *claim) atOnce(x *session, fresh bool) (idempo.Acquired, error) {
 		if err != nil {
 			return a, err
 		}
-		round(&a.Record)
+		sqlkit.Micros(&a.Record)
 		if won, err := x.insert(a.Record); err != nil || won {
 			return a, err
 		}
@@ -217,7 +218,7 @@ func (c *claim) atOnce(x *session, fresh bool) (idempo.Acquired, error) {
 	if err != nil || !write {
 		return a, err
 	}
-	round(&a.Record)
+	sqlkit.Micros(&a.Record)
 	return a, x.put(base, a.Record, c.names)
 }
 
@@ -232,7 +233,7 @@ func (c *claim) inside(ctx context.Context) (idempo.Acquired, error) {
 		r, found := ch.seen(now)
 		a, write, err := c.p.Judge(r, found, now)
 		if write && err == nil {
-			round(&a.Record)
+			sqlkit.Micros(&a.Record)
 			ch.from, ch.found, ch.next = ch.next, ch.next.State != "", a.Record.Clone()
 			ch.claim, ch.keep = !atOnce(c.p), atOnce(c.p)
 			err = t.written(ch)
@@ -247,7 +248,7 @@ func (c *claim) inside(ctx context.Context) (idempo.Acquired, error) {
 	if err != nil || !write {
 		return a, err
 	}
-	round(&a.Record)
+	sqlkit.Micros(&a.Record)
 	ch := &change{names: c.names, key: c.p.Key, base: base, next: a.Record.Clone(), claim: !atOnce(c.p), keep: atOnce(c.p)}
 	if from != nil {
 		ch.from, ch.found = from.Clone(), true
@@ -371,14 +372,4 @@ func (s *Store) lookup(ctx context.Context, t *txn, p idempo.LookupParams) (idem
 // read finds records on a reading connection: no lock, no line.
 func (s *Store) read(ctx context.Context, name string, k idempo.Key, names []string) ([]idempo.Record, error) {
 	return find(name, k, names, func(name string, args ...any) (*sql.Rows, error) { return s.readRows(ctx, name, args...) })
-}
-
-// round makes times what the table can keep, so that what is returned equals what is stored.
-func round(r *idempo.Record) {
-	for _, t := range []*time.Time{&r.ClaimedAt, &r.StartedAt, &r.LeaseUntil, &r.DueAt, &r.CreatedAt, &r.ChangedAt,
-		&r.CompletedAt, &r.IssuedUntil, &r.ExpiresAt, &r.GoneAt} {
-		if !t.IsZero() {
-			*t = micro(*t)
-		}
-	}
 }

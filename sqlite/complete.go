@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/idempo/idempo"
+	"github.com/idempo/idempo/internal/sqlkit"
 )
 
 // judge is the Judge method of a write.
@@ -80,7 +81,7 @@ func (s *Store) settleRow(x *session, w settle) (idempo.Record, error) {
 	if err != nil || !write {
 		return rec, err
 	}
-	round(&rec)
+	sqlkit.Micros(&rec)
 	if rec.State == "" {
 		return rec, x.remove(r.Key)
 	}
@@ -123,7 +124,7 @@ func (s *Store) issue(x *session, p idempo.AcquireParams, now time.Time) (bool, 
 	if err != nil || !write {
 		return false, err
 	}
-	round(&a.Record)
+	sqlkit.Micros(&a.Record)
 	return true, x.put(base, a.Record, names)
 }
 
@@ -162,7 +163,7 @@ func (s *Store) settleInside(ctx context.Context, t *txn, w settle) (idempo.Reco
 	if !slices.Contains(t.changes, c) {
 		t.changes = append(t.changes, c)
 	}
-	round(&rec)
+	sqlkit.Micros(&rec)
 	c.names = slices.DeleteFunc(slices.Clone(c.names), func(id string) bool { return slices.Contains(w.free, id) })
 	c.next = rec.Clone()
 	c.claim = c.claim && rec.State == idempo.StatePending // a renewed claim is still to be completed

@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"slices"
 
 	"github.com/idempo/idempo"
 	"github.com/idempo/idempo/operator"
@@ -27,26 +26,9 @@ func (x *session) keepDigestKeys(p operator.DigestKeysParams) (found operator.Di
 	if err != nil {
 		return found, err
 	}
-	var unused []string
-	for _, k := range known {
-		i := slices.IndexFunc(p.Keys, func(o operator.DigestKey) bool { return o.ID == k.ID })
-		switch {
-		case i >= 0 && p.Keys[i].Mark != k.Mark:
-			found.Changed = append(found.Changed, k.ID)
-		case i >= 0:
-		case p.Made:
-			found.Foreign = append(found.Foreign, k.ID)
-		default:
-			n, err := x.madeWith(k.ID)
-			if err != nil {
-				return found, err
-			}
-			if n > 0 {
-				found.Missing = append(found.Missing, operator.MissingKey{ID: k.ID, Records: n})
-			} else {
-				unused = append(unused, k.ID)
-			}
-		}
+	found, unused, err := p.Compare(known, x.madeWith)
+	if err != nil {
+		return found, err
 	}
 	if !found.OK() {
 		return found, nil

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/idempo/idempo"
+	"github.com/idempo/idempo/internal/sqlkit"
 )
 
 const (
@@ -186,28 +187,20 @@ func (x *session) take(p idempo.TakeParams) ([]idempo.Record, error) {
 			due = append(due, found...)
 		}
 	}
-	slices.SortStableFunc(due, func(a, b idempo.Record) int { return since(a).Compare(since(b)) })
+	slices.SortStableFunc(due, func(a, b idempo.Record) int { return sqlkit.Since(a).Compare(sqlkit.Since(b)) })
 	var taken []idempo.Record
 	for _, r := range due {
 		rec, ok := p.Judge(r, now)
 		if !ok || len(taken) == p.Limit {
 			continue
 		}
-		round(&rec)
+		sqlkit.Micros(&rec)
 		if err := x.update(r, rec); err != nil {
 			return nil, err
 		}
 		taken = append(taken, rec)
 	}
 	return taken, nil
-}
-
-// since is when r became due.
-func since(r idempo.Record) time.Time {
-	if r.DueAt.IsZero() {
-		return r.LeaseUntil
-	}
-	return r.DueAt
 }
 
 // newSweeper is a random name for this process's sweeper.

@@ -48,8 +48,8 @@ func (n Names) quote(s string) string {
 
 // Expand fills in the placeholders of a query or migration: {table records} is Table("records"), {name records_ref} is
 // Name("records_ref"), {schema} the quoted schema, {columns} the column list, {columns r} the same led by "r.",
-// {columns -response_body} the list with NULL in that column's place. {when X} becomes when(X), for a database that
-// spells time arguments in an expression of its own. An unknown placeholder is an error.
+// {columns -response_body} the list with NULL in that column's place. {when X} becomes when(X), and so do the times in
+// {columns}, for a database whose times are read by an expression. An unknown placeholder is an error.
 func (n Names) Expand(sql string, when func(string) string) (string, error) {
 	var bad error
 	out := placeholder.ReplaceAllStringFunc(sql, func(m string) string {
@@ -62,7 +62,7 @@ func (n Names) Expand(sql string, when func(string) string) (string, error) {
 		case word == "schema" && n.Schema != "":
 			return n.quote(n.Schema)
 		case word == "columns":
-			return columns(strings.Fields(arg))
+			return columns(strings.Fields(arg), when)
 		case word == "when" && arg != "" && when != nil:
 			return when(arg)
 		}
@@ -73,7 +73,7 @@ func (n Names) Expand(sql string, when func(string) string) (string, error) {
 }
 
 // columns lists Columns; words are an alias, or names led by "-" that are replaced by NULL.
-func columns(words []string) string {
+func columns(words []string, when func(string) string) string {
 	lead, drop := "", map[string]bool{}
 	for _, w := range words {
 		if name, ok := strings.CutPrefix(w, "-"); ok {
@@ -84,9 +84,12 @@ func columns(words []string) string {
 	}
 	cols := Columns()
 	for i, c := range cols {
-		if drop[c] {
+		switch {
+		case drop[c]:
 			cols[i] = "null"
-		} else {
+		case when != nil && (strings.HasSuffix(c, "_at") || strings.HasSuffix(c, "_until")):
+			cols[i] = when(lead + c)
+		default:
 			cols[i] = lead + c
 		}
 	}
