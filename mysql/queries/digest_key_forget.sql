@@ -1,0 +1,1 @@
+delete from {table digest_keys} where id = $id

@@ -1,0 +1,1 @@
+select id, mark from {table digest_keys} order by id

@@ -1,0 +1,1 @@
+delete from {table attempts} where ($keys)
