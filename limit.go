@@ -2,13 +2,14 @@ package idempo
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 )
 
-// limited is a context that costs one allocation until somebody waits for its end: most calls are over long before
-// their deadline, and most work never asks. It ends with its parent (unless the parent is detached before), at its
-// deadline, with the context it is tied to, or by end.
+// limited is a context that costs nothing until somebody waits for its end: most calls are over long before their
+// deadline, and most work never asks. It ends with its parent (unless it is detached from it), at its deadline, with the
+// context it is tied to, or by end.
 type limited struct {
 	parent   context.Context
 	detached bool      // only the values of parent count
@@ -16,11 +17,18 @@ type limited struct {
 	tied     *limited  // nil: none
 	claim    *Claim    // what FromContext finds; nil: as in parent
 
-	mu    sync.Mutex
-	cause error           // set by end
-	real  context.Context // made by the first who waits
-	stop  func(error)     // ends real
+	mu     sync.Mutex
+	err    error         // why it is over; nil: it is not, as far as it was watched
+	cause  error         // set together with err
+	done   chan struct{} // made by the first who waits
+	after  []*afterEnd   // what is to be called at its end
+	unwait [2]func() bool
+	timer  *time.Timer
+	told   context.Context // ended with cause: how package context learns of it
 }
+
+// afterEnd is one call that waits for the end of a limited context.
+type afterEnd struct{ call func() }
 
 // within returns ctx with at most d left.
 func within(ctx context.Context, d time.Duration) *limited {
@@ -49,86 +57,159 @@ func (l *limited) Deadline() (at time.Time, ok bool) {
 }
 
 // Done implements context.Context.
-func (l *limited) Done() <-chan struct{} { return l.waited().Done() }
-
-// waited makes the real context, once.
-func (l *limited) waited() context.Context {
+func (l *limited) Done() <-chan struct{} {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.real != nil {
-		return l.real
-	}
-	parent := l.parent
-	if l.detached {
-		parent = context.WithoutCancel(parent)
-	}
-	ctx, cancel := context.WithCancelCause(parent)
-	stop := func() bool { return false }
-	if l.tied != nil {
-		stop = context.AfterFunc(l.tied, func() { cancel(context.Cause(l.tied)) })
-		if l.tied.Err() != nil { // at once: the first who waits may ask for the cause
-			cancel(context.Cause(l.tied))
+	if l.done == nil {
+		l.done = make(chan struct{})
+		if l.err != nil {
+			close(l.done)
 		}
 	}
-	end := func() {}
-	l.real = ctx
+	done := l.done
+	l.mu.Unlock()
+	l.watch()
+	return done
+}
+
+// AfterFunc is what package context looks for in a context that is not its own: f is called once l has ended, never by
+// AfterFunc itself, whose caller may hold what f needs.
+func (l *limited) AfterFunc(f func()) (stop func() bool) {
+	e := &afterEnd{f}
+	l.mu.Lock()
+	over := l.err != nil
+	if !over {
+		l.after = append(l.after, e)
+	}
+	l.mu.Unlock()
+	if over {
+		go f()
+		return func() bool { return false }
+	}
+	l.watch()
+	return func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		i := slices.Index(l.after, e)
+		if i >= 0 {
+			l.after = slices.Delete(l.after, i, i+1)
+		}
+		return i >= 0
+	}
+}
+
+// watch sees to it, once, that l ends when its parent, its deadline or its tie does.
+func (l *limited) watch() {
+	l.mu.Lock()
+	if l.err != nil || l.watched() {
+		l.mu.Unlock()
+		return
+	}
+	l.unwait[0], l.unwait[1] = never, never
 	if !l.deadline.IsZero() {
-		l.real, end = context.WithDeadline(ctx, l.deadline)
+		l.timer = time.AfterFunc(time.Until(l.deadline), func() { l.finish(context.DeadlineExceeded, nil) })
 	}
-	l.stop = func(cause error) { stop(); cancel(cause); end() }
-	if l.cause != nil {
-		l.stop(l.cause)
+	l.mu.Unlock()
+	stops := [2]func() bool{never, never}
+	if !l.detached && l.parent.Done() != nil {
+		stops[0] = context.AfterFunc(l.parent, func() { l.finish(l.parent.Err(), context.Cause(l.parent)) })
 	}
-	return l.real
+	if l.tied != nil {
+		stops[1] = l.tied.AfterFunc(func() { l.finish(context.Canceled, context.Cause(l.tied)) })
+	}
+	l.mu.Lock()
+	over := l.err != nil
+	if !over {
+		l.unwait = stops
+	}
+	l.mu.Unlock()
+	if over {
+		stops[0]()
+		stops[1]()
+	}
+}
+
+func (l *limited) watched() bool { return l.unwait[0] != nil }
+
+func never() bool { return false }
+
+// finish ends l with err and cause, nil being err itself; a second end does nothing.
+func (l *limited) finish(err, cause error) {
+	if cause == nil {
+		cause = err
+	}
+	l.mu.Lock()
+	if l.err != nil {
+		l.mu.Unlock()
+		return
+	}
+	l.err, l.cause = err, cause
+	if l.done != nil {
+		close(l.done)
+	}
+	after, unwait := l.after, l.unwait
+	l.after, l.unwait = nil, [2]func() bool{}
+	if l.timer != nil {
+		l.timer.Stop()
+	}
+	l.mu.Unlock()
+	for _, stop := range unwait {
+		if stop != nil {
+			stop()
+		}
+	}
+	for _, e := range after {
+		e.call()
+	}
 }
 
 // Err implements context.Context.
 func (l *limited) Err() error {
 	l.mu.Lock()
-	real, cause := l.real, l.cause
+	err := l.err
 	l.mu.Unlock()
 	switch {
-	case real != nil:
-		return real.Err()
-	case cause != nil:
-		return context.Canceled
+	case err != nil:
+		return err
 	case !l.detached && l.parent.Err() != nil:
-		return l.parent.Err()
+		l.finish(l.parent.Err(), context.Cause(l.parent))
 	case l.tied != nil && l.tied.Err() != nil:
-		return l.tied.Err()
+		l.finish(l.tied.Err(), context.Cause(l.tied))
 	case !l.deadline.IsZero() && !time.Now().Before(l.deadline):
-		return context.DeadlineExceeded
+		l.finish(context.DeadlineExceeded, nil)
+	default:
+		return nil
 	}
-	return nil
+	return l.Err()
 }
 
 // Value implements context.Context. Package context asks for its own key, a *int, to find where a cancellation and its
-// cause are kept: those of a detached or ended context are in the real one only.
+// cause are kept: it must not find the parent's where l is detached or has ended by itself.
 func (l *limited) Value(key any) any {
 	if _, ok := key.(*claimKey); ok && l.claim != nil {
 		return l.claim
 	}
-	l.mu.Lock()
-	real, cause := l.real, l.cause
-	l.mu.Unlock()
-	if _, internal := key.(*int); internal && real == nil && (l.detached || cause != nil || l.Err() != nil) {
-		real = l.waited()
-	}
-	if real != nil {
-		return real.Value(key)
+	if _, internal := key.(*int); internal {
+		if l.Err() != nil {
+			return l.tell().Value(key)
+		}
+		if l.detached {
+			return nil
+		}
 	}
 	return l.parent.Value(key)
 }
 
-// end ends the context with cause; a second end does nothing.
-func (l *limited) end(cause error) {
+// tell returns a context of package context that has ended as l has.
+func (l *limited) tell() context.Context {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.cause != nil {
-		return
+	if l.told == nil {
+		ctx, cancel := context.WithCancelCause(context.Background())
+		cancel(l.cause)
+		l.told = ctx
 	}
-	l.cause = cause
-	if l.stop != nil {
-		l.stop(cause)
-	}
+	return l.told
 }
+
+// end ends the context with cause; a second end does nothing.
+func (l *limited) end(cause error) { l.finish(context.Canceled, cause) }

@@ -40,6 +40,7 @@ func compare(ctx context.Context, s settings, clients int, cs ...contender) ([][
 	return out, nil
 }
 
+// throughput counts the operations of clients in d. Each has a context of its own that can end, as that of a request has.
 func throughput(ctx context.Context, next *atomic.Int64, d time.Duration, clients int, c contender) (float64, error) {
 	var wg sync.WaitGroup
 	var n atomic.Int64
@@ -48,7 +49,10 @@ func throughput(ctx context.Context, next *atomic.Int64, d time.Duration, client
 	for range clients {
 		wg.Go(func() {
 			for time.Since(start) < d && failed.Load() == nil {
-				if err := c.do(ctx, next.Add(1)); err != nil {
+				call, done := context.WithCancel(ctx)
+				err := c.do(call, next.Add(1))
+				done()
+				if err != nil {
 					failed.Store(&err)
 					return
 				}
