@@ -2,6 +2,7 @@ package sqlkit
 
 import (
 	"bytes"
+	"fmt"
 	"time"
 
 	"github.com/idempo/idempo"
@@ -82,7 +83,7 @@ func (r *Row) Dest() []any {
 func (r *Row) Alias() string { return string(r.alias) }
 
 // Record returns the row as it is stored, not its effective state. The Row must not be scanned into again: byte
-// slices are handed over. A row that does not parse is code record_unreadable.
+// slices are handed over. A row that does not parse, or has a word that is none, is code record_unreadable.
 func (r *Row) Record() (idempo.Record, error) {
 	rec := idempo.Record{
 		Key:  idempo.Key{Tenant: deref(r.tenant), Operation: deref(r.operation), ID: string(r.key)},
@@ -105,10 +106,40 @@ func (r *Row) Record() (idempo.Record, error) {
 	if rec.Result.Header, err = ParseHeaders(r.headers); err == nil {
 		rec.References, err = ParseReferences(r.refs)
 	}
+	if err == nil {
+		err = words(rec)
+	}
 	if err != nil {
 		return idempo.Record{}, &idempo.Error{Op: "read", Code: "record_unreadable", KeyRef: rec.Ref(), Err: err}
 	}
 	return rec, nil
+}
+
+// format is the newest row format that is read here. A row of a newer one may mean something else: nobody judges it, and
+// no sweep touches it.
+const format = 1
+
+// words returns what is wrong with the format or the words of rec. Not every database checks them.
+func words(rec idempo.Record) error {
+	if rec.Format > format {
+		return fmt.Errorf("row format %d is of a newer release", rec.Format)
+	}
+	switch rec.State {
+	case idempo.StateIssued, idempo.StatePending, idempo.StateCompleted, idempo.StateFailed, idempo.StateInDoubt, idempo.StateExpired:
+	default:
+		return fmt.Errorf("state %q is none", rec.State)
+	}
+	switch rec.Guard {
+	case "", idempo.GuardAtomic, idempo.GuardLeased:
+	default:
+		return fmt.Errorf("guard %q is none", rec.Guard)
+	}
+	switch rec.OnCrash {
+	case "", idempo.OnCrashHold, idempo.OnCrashProbe, idempo.OnCrashRerun:
+	default:
+		return fmt.Errorf("on_crash %q is none", rec.OnCrash)
+	}
+	return nil
 }
 
 func deref[T any](p *T) T {

@@ -1,11 +1,11 @@
 -- One batch: results become tombstones, what is over is removed, started records of vanished owners go in doubt. The
 -- watched come from their index, the oldest end first; the plain ones from a stretch of the table, so that the table
--- is never read as a whole. Rows that somebody has locked wait for the next batch.
+-- is never read as a whole. A row of a newer format is another release's. Rows that somebody has locked wait for the next batch.
 with t as materialized (select clock_timestamp() as now),
 watched as (
     select r.tenant_id, r.operation, r.idempotency_key, r.watch_at as due
     from {table records} r, t
-    where r.watch_at <= t.now and (
+    where r.watch_at <= t.now and r.format = 1 and (
         r.state in ('issued', 'failed') and r.expires_at <= t.now
         or r.state in ('completed', 'expired') and r.gone_at <= t.now
         or r.state = 'completed' and r.expires_at <= t.now
@@ -15,7 +15,7 @@ watched as (
 plain as (
     select r.tenant_id, r.operation, r.idempotency_key, coalesce(r.expires_at, r.lease_until) as due
     from {table records} r, t
-    where r.ctid >= $from::tid and r.ctid < $to::tid and r.watch_at is null and (
+    where r.ctid >= $from::tid and r.ctid < $to::tid and r.watch_at is null and r.format = 1 and (
         r.state in ('completed', 'expired') and r.gone_at <= t.now
         or r.state = 'completed' and r.expires_at <= t.now
         or r.state in ('issued', 'failed') and r.expires_at <= t.now
