@@ -1,6 +1,7 @@
 package sqlkit_test
 
 import (
+	"errors"
 	"reflect"
 	"strings"
 	"testing"
@@ -94,7 +95,7 @@ func set(t *testing.T, dest, v any) {
 
 func TestRow(t *testing.T) {
 	t.Parallel()
-	for _, rec := range []idempo.Record{full(), {Key: idempo.Key{Tenant: "t", Operation: "op", ID: "k"}, Generation: 1}} {
+	for _, rec := range []idempo.Record{full(), {Key: idempo.Key{Tenant: "t", Operation: "op", ID: "k"}, Generation: 1, State: idempo.StatePending}} {
 		for name, kind := range map[string]struct {
 			row sqlkit.Row
 			enc sqlkit.Encoding
@@ -116,6 +117,27 @@ func TestRow(t *testing.T) {
 					t.Errorf("came back as\n%#v, %v, want\n%#v", got, err, rec)
 				}
 			})
+		}
+	}
+}
+
+func TestRowOfUnknownWords(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*idempo.Record){
+		"state":  func(r *idempo.Record) { r.State = "done" },
+		"none":   func(r *idempo.Record) { r.State = "" },
+		"guard":  func(r *idempo.Record) { r.Guard = "both" },
+		"policy": func(r *idempo.Record) { r.OnCrash = "again" },
+		"format": func(r *idempo.Record) { r.Format = 2 },
+	} {
+		rec, row := full(), sqlkit.Row{Micros: true}
+		change(&rec)
+		for i, v := range (sqlkit.Encoding{}).Values(rec) {
+			set(t, row.Dest()[i], v)
+		}
+		_, err := row.Record()
+		if e, ok := errors.AsType[*idempo.Error](err); !ok || e.Code != "record_unreadable" {
+			t.Errorf("%s: %v, want record_unreadable", name, err)
 		}
 	}
 }
