@@ -43,7 +43,7 @@ func ExamplePrint() {
 		return
 	}
 	for line := range strings.Lines(script) {
-		if strings.HasPrefix(line, "create schema") || strings.HasPrefix(line, "create table") || strings.HasPrefix(line, "grant usage") {
+		if strings.HasPrefix(line, "create schema") || strings.HasPrefix(line, "create table") || strings.HasPrefix(line, "grant usage on schema") {
 			fmt.Print(line)
 		}
 	}

@@ -115,7 +115,11 @@ func Print(o ScriptOptions) (string, error) {
 	if err != nil || o.Grants == "" {
 		return text + script, err
 	}
-	grants, err := l.Names.Expand(fmt.Sprintf(grantRights, `"`+o.Grants+`"`), nil)
+	rights := grantRights
+	if o.To == 0 || o.To >= 2 {
+		rights += grantFunctions
+	}
+	grants, err := l.Names.Expand(fmt.Sprintf(rights, `"`+o.Grants+`"`), nil)
 	return text + script + grants, err
 }
 
@@ -125,6 +129,14 @@ grant select, insert, update, delete on {table records}, {table attempts}, {tabl
 grant select, insert on {table audit} to %[1]s;
 grant select, update on {table meta} to %[1]s;
 grant select on {table migrations} to %[1]s;
+`
+
+// The rights on functions are there by default; some databases take them away from PUBLIC.
+const grantFunctions = `grant execute on function {table claim}, {table renew}, {table complete}, {table release}, {table issue}, {table lookup},
+    {table refuse_argument}, {table digest_fields}, {table key_digest}, {table derive_key}, {table try_lock}, {table effective_state},
+    {table row_answer}, {table judge_claim}, {table take_row}, {table own_row}, {table lose_claim}, {table refuse_state},
+    {table headers_valid}, {table check_readable} to %[1]s;
+grant usage on type {table claimed}, {table recorded} to %[1]s;
 `
 
 func ledger(db *sql.DB, o Options) (sqlkit.Ledger, error) {

@@ -198,7 +198,7 @@ func (p *playing) call(ctx context.Context, s step, guard idempo.Guard) (seen []
 		if got.Verdict == idempo.VerdictRun && guard == idempo.GuardAtomic {
 			got.Record = idempo.Record{Attempt: got.Record.Attempt} // it may not be written yet
 		}
-		return []any{codeOf(err), got.Verdict, got.Lapsed, got.RetryAfter, p.named(got.Record)}, err
+		return []any{codeOf(err), got.Verdict, got.Lapsed, got.RetryAfter.Truncate(time.Microsecond), p.named(got.Record)}, err
 	case "renew":
 		r, err = p.s.Renew(ctx, idempo.RenewParams{Key: key, Token: p.token(s.token), Lease: s.lease, Start: s.flag, Now: now})
 	case "complete":
@@ -281,7 +281,7 @@ func (p *playing) tx(ctx context.Context, s step) (seen []any, err error) {
 			if seen = append(seen, got...); err != nil {
 				return err
 			}
-			if w, ok := p.won[in.id]; ok && w.Guard == idempo.GuardAtomic && in.result > 0 {
+			if w, ok := p.won[in.id]; ok && w.Guard == idempo.GuardAtomic && (in.result > 0 || p.k.caps.Written) {
 				in.call, in.token = "complete", in.id
 				got, err := p.call(ctx, in, idempo.GuardAtomic)
 				if seen = append(seen, got...); err != nil {

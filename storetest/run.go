@@ -44,6 +44,9 @@ type Caps struct {
 	SingleAlias bool
 	// Lanes: two transactions may be open at once, so that one can find a lane busy (RunInbox). SQLite has one writer.
 	Lanes bool
+	// Written: an atomic claim may write its row at once, so that a transaction which commits without completing it leaves
+	// it pending: in progress until its lease is over, then in doubt.
+	Written bool
 }
 
 // Run runs every case on stores that open returns: most share one, some open their own.

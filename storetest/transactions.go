@@ -146,6 +146,11 @@ func txFailingAmongOthers(k *K) {
 func txNeverCompleted(k *K) {
 	p := k.atomic()
 	k.ok(k.inTx(func(in tx) error { in.run(p); return nil }))
+	if k.caps.Written && k.look(p.Key, k.t0).State == idempo.StatePending {
+		k.verdictInTx(k.again(p, k.t0), idempo.VerdictInProgress)
+		k.verdictInTx(k.again(p, k.t0.Add(lease)), idempo.VerdictInDoubt)
+		return
+	}
 	k.state(p.Key, k.t0, "")
 	k.ok(k.commit(k.again(p, k.t0), k.effect(p.Key)))
 	k.effects(p.Key, 1)
@@ -491,6 +496,9 @@ func txEnded(k *K) {
 	k.code(err, "tx_ended")
 	if n, err := k.Count(k.ctx, p.Key.Ref()); err != nil || n > 1 {
 		k.Errorf("%d effects, %v", n, err)
+	}
+	if k.caps.Written && k.look(p.Key, k.t0).State == idempo.StatePending {
+		return
 	}
 	k.state(p.Key, k.t0, "")
 }

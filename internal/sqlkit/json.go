@@ -11,8 +11,8 @@ import (
 	"github.com/idempo/idempo"
 )
 
-// Headers returns the stored form of a result's headers: a JSON array of pairs, in order; a string that is not UTF-8
-// is an object {"b64": …}. No headers are nil.
+// Headers returns the stored form of a result's headers: a JSON array of pairs, in order; a string that is not UTF-8, or
+// holds NUL, is an object {"b64": …}. No headers are nil.
 func Headers(h [][2]string) []byte {
 	if len(h) == 0 {
 		return nil
@@ -124,7 +124,7 @@ func pairs(h [][2]string) []byte {
 }
 
 func appendText(b []byte, s string) []byte {
-	if !utf8.ValidString(s) {
+	if !utf8.ValidString(s) || strings.IndexByte(s, 0) >= 0 { // no type jsonb holds NUL
 		b = append(b, `{"b64":"`...)
 		b = base64.StdEncoding.AppendEncode(b, []byte(s))
 		return append(b, `"}`...)

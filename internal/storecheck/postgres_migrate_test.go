@@ -26,7 +26,9 @@ union all select format('table %s options %s', relname, reloptions) from pg_clas
 union all select indexdef from pg_indexes where schemaname = $1::text
 union all select format('constraint %s %s', conname, pg_get_constraintdef(oid)) from pg_constraint where connamespace = $1::regnamespace
 union all select format('domain %s %s', typname, format_type(typbasetype, typtypmod)) from pg_type where typnamespace = $1::regnamespace and typtype = 'd'
-union all select format('function %s', proname) from pg_proc where pronamespace = $1::regnamespace
+union all select pg_get_functiondef(oid) || ' ' || coalesce(proacl::text, '') from pg_proc where pronamespace = $1::regnamespace
+union all select format('type %s.%s %s position %s', c.relname, a.attname, format_type(a.atttypid, a.atttypmod), a.attnum)
+  from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 where c.relnamespace = $1::regnamespace and c.relkind = 'c'
 order by 1`, schema)
 	must(t, err)
 	defer func() { _ = rows.Close() }()
@@ -61,7 +63,7 @@ func TestPostgresMigrate(t *testing.T) {
 			t.Error(err)
 		}
 		all, err := postgres.Status(t.Context(), db, o)
-		if err != nil || len(all) != 1 || all[0].AppliedAt.IsZero() || all[0].AppliedBy == "" || len(all[0].SHA256) != 64 {
+		if err != nil || len(all) != 2 || all[1].AppliedAt.IsZero() || all[0].AppliedBy == "" || len(all[0].SHA256) != 64 {
 			t.Errorf("%+v, %v", all, err)
 		}
 	})
@@ -131,10 +133,11 @@ func TestPostgresMigrate(t *testing.T) {
 				}
 			}
 		}
-		refused("", "has version 0, this release needs 1", "idempo migrate up")
-		refused(`delete from SCHEMA.migrations`, "has version 0, this release needs 1", "idempo migrate up")
+		refused("", "has version 0, this release needs 2", "idempo migrate up")
+		refused(`delete from SCHEMA.migrations where version = 2`, "has version 1, this release needs 2", "idempo migrate up")
+		refused(`delete from SCHEMA.migrations`, "has version 0, this release needs 2", "idempo migrate up")
 		refused(`update SCHEMA.migrations set sha256 = 'x'`, "0001_records.sql was changed")
-		refused(`insert into SCHEMA.migrations (version, name, sha256) values (2, 'later', 'x')`, "version 2, newer than this release, which knows 1")
+		refused(`insert into SCHEMA.migrations (version, name, sha256) values (3, 'later', 'x')`, "version 3, newer than this release, which knows 2")
 	})
 	t.Run("[stores/MG5] the schema goes away under a running store: unavailable, with what to do", func(t *testing.T) {
 		t.Parallel()
@@ -154,6 +157,7 @@ func TestPostgresMigrate(t *testing.T) {
 		p := openPgx(t, dsn, o)
 		c := pgClaim(idempo.GuardLeased)
 		pgAcquire(t, t.Context(), p, c, idempo.VerdictRun)
+		must(t, postgres.Down(t.Context(), db, o)) // the functions keep no rows
 		if err := postgres.Down(t.Context(), db, o); err == nil || !strings.Contains(err.Error(), "table records is not empty") {
 			t.Errorf("%v", err)
 		}
@@ -163,14 +167,18 @@ func TestPostgresMigrate(t *testing.T) {
 		if n := p.count(t, `select count(*) from pg_class where relnamespace = $1::regnamespace and relname not in ('effects', 'done', 'effects_pkey', 'effects_what_key', 'effects_n_seq')`, o.Schema); n != 0 {
 			t.Errorf("%d relations are left", n)
 		}
-		if all, err := postgres.Status(t.Context(), db, o); err != nil || len(all) != 1 || !all[0].AppliedAt.IsZero() {
+		if all, err := postgres.Status(t.Context(), db, o); err != nil || len(all) != 2 || !all[0].AppliedAt.IsZero() || !all[1].AppliedAt.IsZero() {
 			t.Errorf("%+v, %v", all, err)
+		}
+		if n := p.count(t, `select count(*) from pg_proc where pronamespace = $1::regnamespace`, o.Schema); n != 0 {
+			t.Errorf("%d functions are left", n)
 		}
 		must(t, postgres.Migrate(t.Context(), db, o))
 	})
 	t.Run("[stores/MG5] a DDL lock that is not free is let go, so that nobody queues up behind it, and asked for again", func(t *testing.T) {
 		t.Parallel()
 		o := migrated(t, dsn, postgres.Options{})
+		must(t, postgres.Down(t.Context(), db, o)) // of the functions
 		reader, err := db.BeginTx(t.Context(), nil)
 		must(t, err)
 		defer func() { _ = reader.Rollback() }()
@@ -202,14 +210,18 @@ func grants(t *testing.T, dsn string) {
 	role := o.Schema + "_app"
 	_, err := db.ExecContext(t.Context(), `create role "`+role+`" login`)
 	must(t, err)
+	// As in a database where nobody may call a function by default.
+	_, err = db.ExecContext(t.Context(), `create role "`+role+`_owner" superuser; create schema "`+o.Schema+`" authorization "`+role+`_owner"; set role "`+role+`_owner";
+		alter default privileges revoke execute on functions from public; alter default privileges revoke usage on types from public; reset role`)
+	must(t, err)
 	t.Cleanup(func() {
-		if _, err := openCleanup(dsn, `drop owned by "`+role+`"; drop role "`+role+`"`); err != nil {
+		if _, err := openCleanup(dsn, `drop owned by "`+role+`_owner" cascade; drop role "`+role+`_owner"; drop owned by "`+role+`"; drop role "`+role+`"`); err != nil {
 			t.Error(err)
 		}
 	})
 	script, err := postgres.Print(postgres.ScriptOptions{Options: o, Grants: role})
 	must(t, err)
-	_, err = db.ExecContext(t.Context(), script)
+	_, err = db.ExecContext(t.Context(), `set role "`+role+`_owner"; `+script+`; reset role`)
 	must(t, err)
 	app := strings.Replace(dsn, "//postgres@", "//"+role+"@", 1)
 	if app == dsn {
@@ -233,6 +245,16 @@ func grants(t *testing.T, dsn string) {
 		_, err := s.Complete(ctx, pgResult(d, pgAcquire(t, ctx, s, d, idempo.VerdictRun), "x"))
 		return err
 	}))
+	look := openDB(t, "pgx", app)
+	for _, call := range []string{
+		`select IDEMPO.complete('t', 'op', 'k', token, response_headers => '[["A", "b"]]') from IDEMPO.claim('t', 'op', 'k', sha256('x'))`,
+		`select IDEMPO.renew('t', 'op', 'l', token) from IDEMPO.claim('t', 'op', 'l', sha256('x'), guard => 'leased')`,
+		`select IDEMPO.release('t', 'op', 'm', token, 'forget') from IDEMPO.claim('t', 'op', 'm', sha256('x'), guard => 'leased')`,
+		`select IDEMPO.issue('t', 'op', 'n'), IDEMPO.lookup('t', 'op', 'n')`,
+	} {
+		_, err := look.ExecContext(t.Context(), strings.ReplaceAll(call, "IDEMPO", `"`+o.Schema+`"`))
+		must(t, err)
+	}
 	_, err = s.Take(t.Context(), idempo.TakeParams{Operations: []string{"op"}, Limit: 1, Token: idempo.Token{1}, Lease: time.Second})
 	must(t, err)
 	if err := postgres.Migrate(t.Context(), openDB(t, "pgx", app), postgres.Options{Schema: o.Schema + "_no"}); err == nil || !strings.Contains(err.Error(), "42501") {
