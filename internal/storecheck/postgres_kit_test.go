@@ -17,6 +17,17 @@ func (o pgOpener) subject(t testing.TB, dsn string) storetest.Subject {
 // subjectOn is subject for a store that reaches its server another way than who prepares it.
 func (o pgOpener) subjectOn(t testing.TB, dsn, through string) storetest.Subject {
 	opts := migrated(t, dsn, postgres.Options{})
+	return o.subjectIn(t, dsn, through, opts)
+}
+
+// subjectAs is subjectOn in a schema that prepare makes.
+func (o pgOpener) subjectAs(t testing.TB, dsn, through string, prepare func(postgres.Options)) storetest.Subject {
+	opts := postgres.Options{Schema: schemaName(t, dsn)}
+	prepare(opts)
+	return o.subjectIn(t, dsn, through, opts)
+}
+
+func (o pgOpener) subjectIn(t testing.TB, dsn, through string, opts postgres.Options) storetest.Subject {
 	p, again := o.open(t, through, opts), o.open(t, through, opts)
 	p.db = openDB(t, "pgx", dsn)
 	return storetest.Subject{
