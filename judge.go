@@ -19,7 +19,7 @@ const rowFormat = 1
 func (p AcquireParams) Judge(r Record, found bool, now time.Time) (a Acquired, write bool, err error) {
 	eff, live := r.Effective(now)
 	switch {
-	case found && r.Format > rowFormat:
+	case found && !r.Readable():
 		return Acquired{}, false, &Error{Op: "acquire", Code: "record_unreadable", KeyRef: r.Ref(), Hint: "the record was written by a newer release"}
 	case !found || !live:
 		if p.RequireIssued && p.Issue == 0 {

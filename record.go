@@ -71,6 +71,9 @@ func (r Record) Clone() Record {
 	return r
 }
 
+// Readable reports whether this release knows the format of r.
+func (r Record) Readable() bool { return r.Format <= rowFormat }
+
 // Lapsed reports whether r is pending and its lease is over at now.
 func (r Record) Lapsed(now time.Time) bool {
 	return r.State == StatePending && !r.LeaseUntil.After(now)

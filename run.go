@@ -92,9 +92,8 @@ func (e *Engine) settleTaken(ctx context.Context, rec Record) {
 	switch {
 	case err == nil && state == StateCompleted:
 		outcome = "completed"
-		p := CompleteParams{Key: rec.Key, Token: rec.Token, Attempt: rec.Attempt, Won: AcquireParams{Guard: GuardLeased}, Result: res,
-			Size: int64(len(res.Body)), Kept: true, Retention: op.Retention, Tombstone: op.Tombstone}
-		if keepBody(&p, op.MaxResult); e.seal(&p) != nil {
+		p, err := e.Settlement(rec, res)
+		if err != nil {
 			return
 		}
 		w.complete = &p

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/idempo/idempo"
+	"github.com/idempo/idempo/operator"
 )
 
 var (
@@ -40,7 +41,9 @@ type Store struct {
 	n    int                 // records, aliases not counted
 	buf  []byte              // to pack in
 
-	shelf shelf // of inboxes
+	shelf   shelf                          // of inboxes
+	earlier map[idempo.Key][]idempo.Record // attempts that were taken over, settled or retried
+	audit   []operator.Entry               // what operators did
 }
 
 // New returns an empty store.
@@ -48,7 +51,8 @@ func New(o Options) *Store {
 	if o.MaxRecords < 0 {
 		panic("memstore: MaxRecords is negative")
 	}
-	s := &Store{max: cmp.Or(o.MaxRecords, 100_000), clock: o.Clock, rows: map[idempo.Key]*row{}, held: map[idempo.Key]*Tx{}}
+	s := &Store{max: cmp.Or(o.MaxRecords, 100_000), clock: o.Clock, rows: map[idempo.Key]*row{}, held: map[idempo.Key]*Tx{},
+		earlier: map[idempo.Key][]idempo.Record{}}
 	if s.clock == nil {
 		s.clock = time.Now
 	}
@@ -154,6 +158,7 @@ func (s *Store) acquire(tx *Tx, p idempo.AcquireParams, wait bool) (a idempo.Acq
 	}
 	next := s.row(names, a.Record)
 	if tx == nil {
+		s.replaced(from, a.Record)
 		s.put(next)
 		return a, nil, nil
 	}
@@ -241,7 +246,7 @@ func (s *Store) update(ctx context.Context, w write) (idempo.Record, error) {
 	case err != nil || !write:
 		return rec, err
 	case rec.State == "":
-		s.drop(base)
+		s.remove(base)
 		return rec, nil
 	}
 	if w.done != nil && w.done.Issue != nil {
@@ -358,6 +363,19 @@ func (s *Store) drop(r *row) {
 	}
 	s.due.remove(r)
 	s.n--
+}
+
+// remove is drop for a record that leaves with its earlier attempts.
+func (s *Store) remove(r *row) {
+	delete(s.earlier, r.key())
+	s.drop(r)
+}
+
+// replaced keeps the attempt that ends because next is put in the place of old; a nil row is none.
+func (s *Store) replaced(old *row, next idempo.Record) {
+	if r, found := old.record(); found && next.Attempt > r.Attempt {
+		s.archive(r, next.ChangedAt)
+	}
 }
 
 // full reports whether n more records do not fit, after what is over has left.

@@ -33,7 +33,7 @@ func (s *Store) sweep(batch int, now time.Time) (done int) {
 			eff.ChangedAt = now
 			s.put(s.row(r.keys(), eff))
 		} else {
-			s.drop(r)
+			s.remove(r)
 		}
 		done++
 	}
@@ -65,6 +65,7 @@ func (s *Store) Take(ctx context.Context, p idempo.TakeParams) ([]idempo.Record,
 	due = due[:min(len(due), max(p.Limit, 0))]
 	for i, rec := range due {
 		due[i], _ = p.Judge(rec, now)
+		s.replaced(s.rows[rec.Key], due[i])
 		s.put(s.row(s.rows[rec.Key].keys(), due[i]))
 	}
 	return due, nil

@@ -242,10 +242,14 @@ func (tx *Tx) Commit() error {
 		switch {
 		case !kept(c):
 		case c.next != nil:
+			for _, r := range c.base {
+				next, _ := c.next.record()
+				s.replaced(r, next)
+			}
 			s.put(c.next)
 		default:
 			for _, r := range c.base {
-				s.drop(s.rows[r.key()])
+				s.remove(s.rows[r.key()])
 			}
 		}
 	}

@@ -34,3 +34,29 @@ func Stuck(r idempo.Record, usual time.Duration, known bool) bool {
 	}
 	return r.Now.Sub(r.ClaimedAt) > 3*usual
 }
+
+// stuckness asks what is usual once for each operation.
+type stuckness struct {
+	lister Lister
+	usual  map[string]usualTime
+}
+
+type usualTime struct {
+	d     time.Duration
+	known bool
+}
+
+func (s *stuckness) is(ctx context.Context, r idempo.Record) (bool, error) {
+	u, ok := s.usual[r.Key.Operation]
+	if !ok {
+		var err error
+		if u.d, u.known, err = Usual(ctx, s.lister, r.Key.Operation); err != nil {
+			return false, err
+		}
+		if s.usual == nil {
+			s.usual = map[string]usualTime{}
+		}
+		s.usual[r.Key.Operation] = u
+	}
+	return Stuck(r, u.d, u.known), nil
+}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/idempo/idempo"
+	"github.com/idempo/idempo/internal/sqlkit"
 	"github.com/idempo/idempo/operator"
 )
 
@@ -14,45 +15,16 @@ var (
 	_ operator.Historian = (*Store)(nil)
 )
 
-// listBatch is how many rows are looked at per statement at most; no snapshot outlives one.
-const listBatch = 500
-
 // List implements operator.Lister. Each page is one or more short statements; nothing is locked.
 func (s *Store) List(ctx context.Context, p operator.FindParams) (operator.Page, error) {
 	p, err := p.WithDefaults()
 	if err != nil {
 		return operator.Page{}, &idempo.Error{Op: "list", Code: "invalid", Hint: err.Error(), Err: err}
 	}
-	at := idempo.Key{Tenant: p.Tenant}
-	if p.After != "" {
-		if at, err = operator.ParseCursor(p.After); err != nil {
-			return operator.Page{}, &idempo.Error{Op: "list", Code: "invalid", Err: err}
-		}
-	}
-	var page operator.Page
-	match := p
-	match.Ref = "" // the reference may be that of an alias
-	for size := min(p.Limit+1, listBatch); ; size = min(2*size, listBatch) {
-		r, err := s.batch(ctx, p, at, size)
-		if err != nil {
-			return operator.Page{}, err
-		}
-		for _, rec := range r.recs {
-			at = rec.Key
-			eff, ok := match.Match(rec, r.now)
-			if !ok {
-				continue
-			}
-			if len(page.Records) == p.Limit {
-				page.Next = operator.Cursor(page.Records[p.Limit-1].Key)
-				return page, nil
-			}
-			page.Records = append(page.Records, eff)
-		}
-		if len(r.recs) < size || p.Ref != "" {
-			return page, nil
-		}
-	}
+	return sqlkit.List(p, func(after idempo.Key, size int) ([]idempo.Record, time.Time, error) {
+		r, err := s.batch(ctx, p, after, size)
+		return r.recs, r.now, err
+	})
 }
 
 // batch reads the rows after a key that may match.

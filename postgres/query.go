@@ -79,7 +79,7 @@ func number(text string) query {
 // kind is the type of a named argument.
 func kind(name string) string {
 	switch name {
-	case "now", "old_changed_at":
+	case "now", "old_changed_at", "since", "until":
 		return "clock"
 	case "claimed_at", "started_at", "lease_until", "due_at", "created_at", "changed_at", "completed_at", "issued_until",
 		"expires_at", "gone_at", "watch_at":
@@ -87,9 +87,9 @@ func kind(name string) string {
 	case "idempotency_key", "request_hash", "request_detail", "token", "response_headers", "response_body", "body_sha256",
 		"refs", "snapshot", "old_token", "old_refs", "after_key", "ref":
 		return "bytea"
-	case "failing", "body_kept", "must", "begin":
+	case "failing", "body_kept", "must", "begin", "archive", "newest":
 		return "boolean"
-	case "attempt", "generation", "status_code", "body_size", "format", "lock", "start", "old_attempt", "batch", "limit":
+	case "attempt", "generation", "status_code", "body_size", "format", "lock", "start", "old_attempt", "batch", "limit", "after_id", "permille":
 		return "bigint"
 	case "from", "to":
 		return "tid"

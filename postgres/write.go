@@ -15,6 +15,7 @@ type swapping struct {
 	must  bool     // fail rather than write nothing
 	wait  any      // the lock_timeout, nil: the transaction's own
 	start any      // of the transaction in which it must run
+	moves bool     // the attempt that ends moves to table attempts although no other begins
 }
 
 // swapStatement writes rec in the place of old if old is still what is there.
@@ -22,7 +23,7 @@ func (s *Store) swapStatement(old, rec idempo.Record, o swapping) Statement {
 	rec.Key.ID = old.Key.ID
 	return s.q["swap"].with(values(rec, time.Time{}), append(s.old(old),
 		"watch_at", watch(rec, time.Time{}), "digests", digests(o.ids), "free", digests(o.free), "must", o.must,
-		"start", o.start, "locks", optional(o.locks), "timeout", o.wait)...)
+		"archive", o.moves, "start", o.start, "locks", optional(o.locks), "timeout", o.wait)...)
 }
 
 // old is the condition that a row is still the one that was read.
@@ -93,6 +94,7 @@ type writing struct {
 	now    time.Time
 	judge  judge
 	free   []string                                 // aliases that go with it
+	moves  bool                                     // see swapping
 	commit func(old, rec idempo.Record) []Statement // what is written together with the record, instead of a swap
 }
 
@@ -139,7 +141,7 @@ func (s *Store) write(ctx context.Context, t *session, w writing, old, rec idemp
 	case w.commit != nil:
 		return true, s.run(ctx, t, w.commit(old, rec)...)
 	}
-	return s.swap(ctx, t, old, rec, swapping{free: w.free})
+	return s.swap(ctx, t, old, rec, swapping{free: w.free, moves: w.moves})
 }
 
 // Renew implements idempo.Store.

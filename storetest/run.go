@@ -88,6 +88,8 @@ const (
 	needPoison
 	needOwn
 	needAliases
+	needOperator
+	needLister
 )
 
 func (c testCase) skip(caps Caps, s Subject) string {
@@ -102,6 +104,8 @@ func (c testCase) skip(caps Caps, s Subject) string {
 		{needAliases, !caps.SingleAlias, "one digest per record (SingleAlias)"},
 		{needEffect, s.Effect != nil && s.Count != nil, "Subject has no Effect and Count"},
 		{needEnd, s.End != nil, "Subject has no End"},
+		{needOperator, operated(s.Store), "not for operators (operator.Changer, Auditor, Counter, Historian)"},
+		{needLister, listed(s.Store), "does not list its records (operator.Lister)"},
 		{needPoison, s.Poison != nil, "Subject has no Poison"},
 		{needOwn, s.Own != nil, "Subject has no Own"},
 	} {
@@ -115,7 +119,7 @@ func (c testCase) skip(caps Caps, s Subject) string {
 // cases returns all of them.
 func cases() []testCase {
 	return slices.Concat(cells(), ruleCases(), keyCases(), resultCases(), issueCases(), aliasCases(), identityCases(), leaseCases(), retentionCases(),
-		sweepCases(), takeCases(), txCases(), raceCases(), modelCases(), engineCases(), faultCases())
+		sweepCases(), takeCases(), operatorCells(), operatorCases(), listCases(), txCases(), raceCases(), modelCases(), engineCases(), faultCases())
 }
 
 // K is one case at work: the test, the store, fresh keys, and a clock of its own.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -63,7 +64,7 @@ func TestPostgresMigrate(t *testing.T) {
 			t.Error(err)
 		}
 		all, err := postgres.Status(t.Context(), db, o)
-		if err != nil || len(all) != 2 || all[1].AppliedAt.IsZero() || all[0].AppliedBy == "" || len(all[0].SHA256) != 64 {
+		if err != nil || len(all) == 0 || all[0].AppliedAt.IsZero() || all[0].AppliedBy == "" || len(all[0].SHA256) != 64 {
 			t.Errorf("%+v, %v", all, err)
 		}
 	})
@@ -133,11 +134,14 @@ func TestPostgresMigrate(t *testing.T) {
 				}
 			}
 		}
-		refused("", "has version 0, this release needs 2", "idempo migrate up")
-		refused(`delete from SCHEMA.migrations where version = 2`, "has version 1, this release needs 2", "idempo migrate up")
-		refused(`delete from SCHEMA.migrations`, "has version 0, this release needs 2", "idempo migrate up")
+		all, err := postgres.Status(t.Context(), db, postgres.Options{Schema: schemaName(t, dsn)})
+		must(t, err)
+		needs := fmt.Sprint("has version 0, this release needs ", len(all))
+		refused("", needs, "idempo migrate up")
+		refused(`delete from SCHEMA.migrations`, needs, "idempo migrate up")
 		refused(`update SCHEMA.migrations set sha256 = 'x'`, "0001_records.sql was changed")
-		refused(`insert into SCHEMA.migrations (version, name, sha256) values (3, 'later', 'x')`, "version 3, newer than this release, which knows 2")
+		refused(`insert into SCHEMA.migrations (version, name, sha256) select max(version) + 1, 'later', 'x' from SCHEMA.migrations`,
+			fmt.Sprintf("version %d, newer than this release, which knows %d", len(all)+1, len(all)))
 	})
 	t.Run("[stores/MG5] the schema goes away under a running store: unavailable, with what to do", func(t *testing.T) {
 		t.Parallel()
@@ -157,7 +161,7 @@ func TestPostgresMigrate(t *testing.T) {
 		p := openPgx(t, dsn, o)
 		c := pgClaim(idempo.GuardLeased)
 		pgAcquire(t, t.Context(), p, c, idempo.VerdictRun)
-		must(t, postgres.Down(t.Context(), db, o)) // the functions keep no rows
+		downToFirst(t, db, o)
 		if err := postgres.Down(t.Context(), db, o); err == nil || !strings.Contains(err.Error(), "table records is not empty") {
 			t.Errorf("%v", err)
 		}
@@ -167,7 +171,7 @@ func TestPostgresMigrate(t *testing.T) {
 		if n := p.count(t, `select count(*) from pg_class where relnamespace = $1::regnamespace and relname not in ('effects', 'done', 'effects_pkey', 'effects_what_key', 'effects_n_seq')`, o.Schema); n != 0 {
 			t.Errorf("%d relations are left", n)
 		}
-		if all, err := postgres.Status(t.Context(), db, o); err != nil || len(all) != 2 || !all[0].AppliedAt.IsZero() || !all[1].AppliedAt.IsZero() {
+		if all, err := postgres.Status(t.Context(), db, o); err != nil || len(all) == 0 || !all[0].AppliedAt.IsZero() {
 			t.Errorf("%+v, %v", all, err)
 		}
 		if n := p.count(t, `select count(*) from pg_proc where pronamespace = $1::regnamespace`, o.Schema); n != 0 {
@@ -178,7 +182,7 @@ func TestPostgresMigrate(t *testing.T) {
 	t.Run("[stores/MG5] a DDL lock that is not free is let go, so that nobody queues up behind it, and asked for again", func(t *testing.T) {
 		t.Parallel()
 		o := migrated(t, dsn, postgres.Options{})
-		must(t, postgres.Down(t.Context(), db, o)) // of the functions
+		downToFirst(t, db, o)
 		reader, err := db.BeginTx(t.Context(), nil)
 		must(t, err)
 		defer func() { _ = reader.Rollback() }()
@@ -201,6 +205,16 @@ func TestPostgresMigrate(t *testing.T) {
 		t.Parallel()
 		grants(t, dsn)
 	})
+}
+
+// downToFirst takes back every migration but the first.
+func downToFirst(t *testing.T, db *sql.DB, o postgres.Options) {
+	t.Helper()
+	all, err := postgres.Status(t.Context(), db, o)
+	must(t, err)
+	for range all[1:] {
+		must(t, postgres.Down(t.Context(), db, o))
+	}
 }
 
 // grants runs a store as a role that has the printed rights and no others.

@@ -18,7 +18,7 @@ moved as (
         status_code, failing, note, trace, claimed_at, started_at, lease_until, completed_at, ended_at)
     select old.tenant_id, old.operation, old.idempotency_key, old.generation, old.attempt, old.state, old.surface, old.owner,
         old.status_code, old.failing, old.note, old.trace, old.claimed_at, old.started_at, old.lease_until, old.completed_at, t.now
-    from old, t where old.attempt > 0 and (old.attempt <> $attempt or old.generation <> $generation)
+    from old, t where old.attempt > 0 and (old.attempt <> $attempt or old.generation <> $generation or $archive)
     on conflict do nothing
 ),
 put as (

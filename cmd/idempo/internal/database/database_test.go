@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -146,7 +147,7 @@ func TestSchemaOfBothDatabases(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = database.Open(t.Context(), c, nil)
-		if e, ok := errors.AsType[*database.Unfit](err); !ok || e.Code != "schema_new" || !strings.Contains(e.Text, "has version 99, this binary knows 1") {
+		if e, ok := errors.AsType[*database.Unfit](err); !ok || e.Code != "schema_new" || !strings.Contains(e.Text, "has version 99, this binary knows "+strconv.Itoa(database.PostgresVersion())) {
 			t.Errorf("%v", err)
 		}
 	})

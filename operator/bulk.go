@@ -1,0 +1,203 @@
+package operator
+
+import (
+	"context"
+	"time"
+
+	"github.com/idempo/idempo"
+)
+
+// BulkParams do one action to every key that a filter finds.
+type BulkParams struct {
+	By       Principal
+	Find     FindParams // Find.Limit does not count; Find.After goes on where a bulk before it ended
+	Stuck    bool
+	Do       Change // action, To, Done.Result, Force, Tombstones, InDoubt
+	Reason   string // required
+	Evidence string
+	Confirm  string // of a severe bulk: the name of the action
+	Limit    int    // of keys that are changed; 0: 1,000
+	Rate     int    // keys a second at most; 0: 5,000
+	DryRun   bool   // says what would be done, and does nothing
+	// ProgressFunc is told after every batch. It must not block.
+	ProgressFunc func(Bulked)
+	// Stop, once closed, ends the bulk after the batch that runs. The end of the context ends it at once.
+	Stop <-chan struct{}
+}
+
+// Bulked is what a bulk has done so far.
+type Bulked struct {
+	Looked   int // records that the filter has found
+	OK       int
+	Failed   int             // refused when it came to them: they had moved
+	Skipped  int             // their state does not allow the action
+	Failures []Changed       // of Failed, at most 1,000
+	Sample   []idempo.Record // of a dry run: the first that would be changed, at most 5
+	Severe   string          // of a dry run: what is severe about it, "" if nothing is
+	Next     string          // cursor that goes on: the limit was reached, or it was stopped; "": done
+	Stopped  bool
+}
+
+// bulkBatch is how many keys share a transaction.
+const bulkBatch = 100
+
+// Bulk does one action to every key that the filter finds, in batches, each committed with its audit rows. Keys whose state
+// does not allow the action are passed over. A bulk that ends early goes on from Bulked.Next; done again from the beginning it
+// does nothing twice. On error what Bulked counts is done, and of the batch that ran it is not known.
+func (s *Service) Bulk(ctx context.Context, p BulkParams) (Bulked, error) {
+	changer, ok := s.store.(Changer)
+	if !ok {
+		return Bulked{}, unsupported(p.Do.Action, "change a key")
+	}
+	if !p.By.may(p.Do.Action) {
+		return Bulked{}, &Error{Code: CodeNotFound}
+	}
+	b := &bulk{s: s, p: p, changer: changer}
+	if p.Limit <= 0 {
+		b.p.Limit = 1000
+	}
+	if p.Rate <= 0 {
+		b.p.Rate = 5000
+	}
+	w := Why{By: p.By, Reason: p.Reason, Evidence: p.Evidence}
+	b.do = p.Do
+	b.do.Actor, b.do.Role, b.do.Channel, b.do.Reason, b.do.Evidence = w.By.Actor, w.By.Role, w.By.Channel, w.Reason, w.Evidence
+	if !p.DryRun {
+		if p.Reason == "" || p.By.Actor == "" {
+			return Bulked{}, invalid(p.Do.Action, "a reason is required")
+		}
+		if len(p.Reason) > maxReason || len(p.Evidence) > maxReason {
+			return Bulked{}, invalid(p.Do.Action, "reason and evidence have at most 4,096 bytes each")
+		}
+	}
+	err := b.run(ctx)
+	return b.got, err
+}
+
+// bulk is one Bulk at work.
+type bulk struct {
+	s       *Service
+	p       BulkParams
+	do      Change
+	changer Changer
+	got     Bulked
+	batch   []Change
+	last    idempo.Key // up to which everything is done
+}
+
+func (b *bulk) run(ctx context.Context) error {
+	list := ListParams{By: b.p.By, Find: b.p.Find, Stuck: b.p.Stuck}
+	list.Find.Limit = 500
+	for {
+		page, err := b.s.List(ctx, list)
+		if err != nil {
+			return err
+		}
+		for _, r := range page.Records {
+			if b.got.OK+b.got.Failed+len(b.batch) >= b.p.Limit {
+				if err := b.flush(ctx); err != nil {
+					return err
+				}
+				b.got.Next = Cursor(b.last)
+				return nil
+			}
+			if err := b.take(r); err != nil {
+				return err
+			}
+			if len(b.batch) >= bulkBatch {
+				if err := b.flush(ctx); err != nil {
+					return err
+				}
+				if b.stopped() {
+					b.got.Next, b.got.Stopped = Cursor(b.last), true
+					return nil
+				}
+			}
+		}
+		if page.Next == "" {
+			return b.flush(ctx)
+		}
+		list.Find.After = page.Next
+	}
+}
+
+func (b *bulk) stopped() bool {
+	select {
+	case <-b.p.Stop:
+		return true
+	default:
+		return false
+	}
+}
+
+// take puts r into the batch if the action is for it.
+func (b *bulk) take(r idempo.Record) error {
+	b.got.Looked++
+	b.last = r.Key
+	c := b.do
+	c.Key, c.Attempt, c.State, c.Retention = r.Key, r.Attempt, r.State, b.s.config.Retention
+	if c.Action == ActionResolve && c.To == idempo.StateCompleted {
+		if err := b.s.settle(r, b.p.Do.Done.Result, &c); err != nil {
+			return err
+		}
+	}
+	if _, write, err := c.Judge(r, true, r.Now); err != nil || !write {
+		b.got.Skipped++
+		return nil
+	}
+	severe := Severe(c, r)
+	if severe != "" {
+		b.got.Severe = severe
+	}
+	if severe != "" && !b.p.DryRun && b.p.Confirm != string(c.Action) {
+		return &Error{Action: c.Action, Code: CodeConfirmNeeded, KeyRef: r.Ref(), State: r.State, Attempt: r.Attempt, Hint: severe, Flag: "--confirm " + string(c.Action)}
+	}
+	if b.p.DryRun {
+		b.got.OK++
+		if len(b.got.Sample) < 5 {
+			b.got.Sample = append(b.got.Sample, r)
+		}
+		return nil
+	}
+	b.batch = append(b.batch, c)
+	return nil
+}
+
+// flush does the batch.
+func (b *bulk) flush(ctx context.Context) error {
+	if len(b.batch) == 0 {
+		return nil
+	}
+	start := time.Now()
+	done, err := b.s.change(ctx, b.changer, b.batch)
+	if err != nil {
+		return err
+	}
+	for _, d := range done {
+		if d.Err == nil {
+			b.got.OK++
+			continue
+		}
+		b.got.Failed++
+		if len(b.got.Failures) < 1000 {
+			b.got.Failures = append(b.got.Failures, d)
+		}
+	}
+	rest := time.Duration(len(b.batch))*time.Second/time.Duration(b.p.Rate) - time.Since(start)
+	b.batch = b.batch[:0]
+	if b.p.ProgressFunc != nil {
+		b.p.ProgressFunc(b.got)
+	}
+	if rest <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(rest)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-b.p.Stop:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return nil
+}

@@ -1,0 +1,11 @@
+-- audit for one key, by its index.
+SELECT id, at, actor, role, channel, action, outcome, code, tenant_id, operation, idempotency_key, coalesce(attempt, 0),
+  state_before, state_after, reason, evidence
+FROM {table audit} INDEXED BY {name audit_ref}
+WHERE idempotency_key >= ?4 AND idempotency_key < ?5
+  AND CASE ?13 WHEN 0 THEN id > ?1 ELSE ?1 = 0 OR id < ?1 END
+  AND (?2 = '' OR tenant_id = CAST(?2 AS BLOB)) AND (?3 = '' OR operation = CAST(?3 AS BLOB))
+  AND (?6 = '' OR actor = ?6) AND (?7 = '' OR action = ?7) AND (?8 = '' OR outcome = ?8)
+  AND (?9 IS NULL OR at >= ?9) AND (?10 IS NULL OR at < ?10)
+  AND (?11 IS NULL OR instr(?11, ' ' || hex(tenant_id) || ' ') > 0)
+ORDER BY CASE ?13 WHEN 0 THEN id ELSE -id END LIMIT ?12
