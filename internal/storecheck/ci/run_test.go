@@ -21,7 +21,7 @@ echo "$target" >>"$CALLS"
 cat >/dev/null # hangs if the script left a terminal open
 echo "skipped: some/pkg TestOf$target: no $target here"
 [ "$target" != "$BROKEN" ]`)
-	for _, name := range []string{"gcc", "curl", "initdb", "pgbouncer", "sqlite3"} {
+	for _, name := range []string{"gcc", "curl", "initdb", "pgbouncer", "sqlite3", "psql", "python3", "node", "npm"} {
 		tool(t, dir, name, "true")
 	}
 	cmd := exec.CommandContext(t.Context(), "bash", filepath.Join(dir, ".ci", "run"))
@@ -148,7 +148,7 @@ func TestWhatIsMissingIsInstalled(t *testing.T) {
 		}
 		tool(t, dir, name, "exec "+real+` "$@"`)
 	}
-	for _, name := range []string{"make", "git", "curl", "initdb", "go", "sqlite3"} {
+	for _, name := range []string{"make", "git", "curl", "initdb", "go", "sqlite3", "psql", "python3", "npm", "node"} {
 		tool(t, dir, name, "true")
 	}
 	tool(t, dir, "apt-get", `echo "$@" >>"`+dir+`/asked"`)
