@@ -92,15 +92,20 @@ func read(rows pgx.Rows, st postgres.Statement) error {
 // withConn runs f on a connection of the pool, on another one where the pool's turns out to be dead before anything was
 // sent on it.
 func (p port) withConn(ctx context.Context, f func(*pgxpool.Conn) error) error {
-	for try := 0; ; try++ {
+	for try, sent := 0, false; ; try++ {
 		c, err := p.pool.Acquire(ctx)
 		if err != nil {
-			return &postgres.PortError{Err: err}
+			return &postgres.PortError{Sent: sent, Err: err}
 		}
+		alive := !c.Conn().IsClosed()
 		err = f(c)
+		sent = sent || maySent(c.Conn(), alive, err)
 		c.Release()
-		if err == nil || !pgconn.SafeToRetry(err) || ctx.Err() != nil || try == 3 {
-			return sent(err)
+		switch {
+		case err == nil:
+			return nil
+		case !pgconn.SafeToRetry(err), ctx.Err() != nil, try == 3:
+			return &postgres.PortError{Sent: sent, Err: err}
 		}
 	}
 }
@@ -110,6 +115,13 @@ func sent(err error) error {
 		return nil
 	}
 	return &postgres.PortError{Sent: !pgconn.SafeToRetry(err), Err: err}
+}
+
+// maySent reports whether what ended with err may have reached the server on c, which was alive before. Where the
+// connection is lost while a batch is answered, modes exec and simple_protocol say "conn closed", which pgconn calls
+// safe to try again: it is not, if COMMIT was in it.
+func maySent(c *pgx.Conn, alive bool, err error) bool {
+	return err != nil && (!pgconn.SafeToRetry(err) || alive && c.IsClosed())
 }
 
 // Begin implements postgres.Port: BEGIN and the statements are one flight.
@@ -190,6 +202,7 @@ func (t *transaction) commit(ctx context.Context, statements []postgres.Statemen
 		b.Queue(st.SQL, st.Args...)
 	}
 	b.Queue("commit")
+	alive := !t.conn.Conn().IsClosed()
 	results := t.conn.SendBatch(ctx, &b)
 	for _, st := range statements {
 		rows, err := results.Query()
@@ -198,7 +211,7 @@ func (t *transaction) commit(ctx context.Context, statements []postgres.Statemen
 		}
 		if err != nil {
 			_ = results.Close()
-			return sent(err) // COMMIT travelled behind it
+			return &postgres.PortError{Sent: maySent(t.conn.Conn(), alive, err), Err: err} // COMMIT travelled behind it
 		}
 	}
 	tag, err := results.Exec()
@@ -206,7 +219,7 @@ func (t *transaction) commit(ctx context.Context, statements []postgres.Statemen
 		err = closed
 	}
 	switch {
-	case err != nil && pgconn.SafeToRetry(err):
+	case err != nil && !maySent(t.conn.Conn(), alive, err):
 		return &postgres.PortError{Err: err}
 	case err != nil:
 		return postgres.CommitRefused(err)

@@ -109,7 +109,8 @@ func (s *statements) see(f frame) string {
 	return ""
 }
 
-// IsCommit reports whether sql is nothing but COMMIT.
+// IsCommit reports whether sql is COMMIT, or ends with it: a simple query may hold many statements.
 func IsCommit(sql string) bool {
-	return strings.EqualFold(strings.TrimRight(strings.TrimSpace(sql), "; "), "commit")
+	sql = strings.TrimRight(sql, "; \n\t")
+	return strings.EqualFold(strings.TrimSpace(sql[strings.LastIndexByte(sql, ';')+1:]), "commit")
 }

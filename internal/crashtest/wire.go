@@ -23,6 +23,14 @@ const (
 	KeepAnswer
 	// Race: the statement is sent on, and nobody knows how far it comes. The client does not hear of it.
 	Race
+	// Delay: the flight stays on the wire until Wire.Release, and reaches the server then. The client does not hear of it.
+	Delay
+	// CutInside: what was sent before the statement is executed, half of its own last message arrives, and the connection
+	// is reset.
+	CutInside
+	// BlackHole: from the statement on nothing passes, on no connection, either way; no connection is closed. New ones
+	// are accepted and lead nowhere.
+	BlackHole
 )
 
 // Trap says what a Wire waits for: the first statement that Match accepts. With After it is set only on a connection that
@@ -31,21 +39,34 @@ type Trap struct {
 	Match func(sql string) bool
 	After func(sql string) bool
 	Fault Fault
+	Cut   bool // the client's connection is closed when the fault has taken hold; otherwise it is silent from then on
+	Down  bool // and from then on nobody reaches the server, see Wire.Refuse
+}
+
+// armed is a trap at work.
+type armed struct {
+	Trap
+	once    sync.Once
+	sprung  chan struct{}
+	release chan struct{}
 }
 
 // Wire is a proxy before a PostgreSQL server, without TLS. It understands simple and extended queries, prepared or not,
 // and many statements in one flight. When its trap has sprung, the connection is silent until the client leaves; then
-// the server's side is closed too. Other connections go on.
+// the server's side is closed too. Other connections go on. Its methods are safe for concurrent use.
 type Wire struct {
-	ln       net.Listener
-	network  string
-	server   string
-	trap     Trap
-	sprung   chan struct{}
-	spring   sync.Once
-	wg       sync.WaitGroup
+	ln      net.Listener
+	network string
+	server  string
+	closing chan struct{}
+	wg      sync.WaitGroup
+
 	mu       sync.Mutex
+	trap     *armed
 	closed   bool
+	refuses  bool
+	hole     bool
+	links    int
 	open     map[net.Conn]struct{}
 	failures []error
 }
@@ -57,7 +78,8 @@ func OpenWire(network, server string, trap Trap) (*Wire, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open wire: %w", err)
 	}
-	w := &Wire{ln: ln, network: network, server: server, trap: trap, sprung: make(chan struct{}), open: map[net.Conn]struct{}{}}
+	w := &Wire{ln: ln, network: network, server: server, closing: make(chan struct{}), open: map[net.Conn]struct{}{}}
+	w.Arm(trap)
 	w.wg.Go(w.accept)
 	return w, nil
 }
@@ -65,12 +87,46 @@ func OpenWire(network, server string, trap Trap) (*Wire, error) {
 // Port is where clients connect, on 127.0.0.1.
 func (w *Wire) Port() int { return w.ln.Addr().(*net.TCPAddr).Port }
 
-// Sprung is closed when the fault has taken hold: what is to be executed is, what is to be lost is.
-func (w *Wire) Sprung() <-chan struct{} { return w.sprung }
+// Arm sets another trap in the place of the one that is set, on connections that are there too.
+func (w *Wire) Arm(trap Trap) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.trap = &armed{Trap: trap, sprung: make(chan struct{}), release: make(chan struct{})}
+}
 
-// Close cuts every connection and waits. It returns what the wire could not understand.
+func (w *Wire) armed() *armed {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.trap
+}
+
+// Sprung is closed when the fault of the trap that is set now has taken hold: what is to be executed is, what is to be
+// lost is.
+func (w *Wire) Sprung() <-chan struct{} { return w.armed().sprung }
+
+// Release lets a delayed flight go on, once.
+func (w *Wire) Release() { close(w.armed().release) }
+
+// Refuse makes the server unreachable for new connections, which are closed at once, or reachable again.
+func (w *Wire) Refuse(refuse bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.refuses = refuse
+}
+
+// Links counts the connections that have led to the server so far.
+func (w *Wire) Links() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.links
+}
+
+// Close cuts every connection and waits. It returns what the wire could not understand. A second Close does nothing.
 func (w *Wire) Close() error {
 	w.mu.Lock()
+	if !w.closed {
+		close(w.closing)
+	}
 	w.closed = true
 	_ = w.ln.Close()
 	for c := range w.open {
@@ -109,9 +165,36 @@ func (w *Wire) drop(c net.Conn) {
 	_ = c.Close()
 }
 
+// swallows reports whether the wire has become a black hole.
+func (w *Wire) swallows() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.hole
+}
+
+// cutOff reports whether the trap that is set has sprung.
+func (w *Wire) cutOff() bool {
+	select {
+	case <-w.Sprung():
+		return true
+	default:
+		return false
+	}
+}
+
 func (w *Wire) serve(client net.Conn) {
 	defer w.drop(client)
 	if !w.keep(client) {
+		return
+	}
+	w.mu.Lock()
+	refuses, hole := w.refuses, w.hole
+	w.mu.Unlock()
+	switch {
+	case refuses:
+		return
+	case hole:
+		<-w.closing
 		return
 	}
 	server, err := net.Dial(w.network, w.server)
@@ -132,14 +215,23 @@ func (w *Wire) serve(client net.Conn) {
 			_, _ = client.Write([]byte{'N'})
 			continue
 		}
+		if code == codeCancel && w.cutOff() {
+			return // who is cut off cannot cancel either
+		}
 		if _, err := server.Write(f.raw); err != nil || code == codeCancel {
 			return
 		}
 		break
 	}
-	l := &link{wire: w, client: client, server: server, known: newStatements(), set: w.trap.After == nil}
+	w.mu.Lock()
+	w.links++
+	w.mu.Unlock()
+	l := &link{wire: w, client: client, server: server, known: newStatements(), gone: make(chan struct{})}
 	w.wg.Go(l.answers)
 	l.requests()
+	if w.swallows() {
+		<-w.closing // the server hears of nothing
+	}
 }
 
 func (w *Wire) fail(err error) {
@@ -155,37 +247,46 @@ type link struct {
 	wire           *Wire
 	client, server net.Conn
 	known          *statements
-	set            bool // the trap is
+	gone           chan struct{} // closed when the server says nothing more
+
+	trap *armed // that set is about
+	set  bool   // the trap is
 
 	mu     sync.Mutex
 	silent bool // the trap has caught this connection: no answer passes
-	owed   int  // answers of the kind until that are awaited before the fault has taken hold
+	owed   int  // answers of the kind until that are awaited
 	until  string
+	came   chan struct{} // closed when none is owed any more
 }
 
 // requests passes on what the client sends, flight by flight, until it leaves.
 func (l *link) requests() {
-	defer func() { _ = l.server.Close() }()
 	var flight []frame
 	for {
 		f, err := readFrame(l.client)
 		if err != nil {
-			return
+			break
 		}
 		flight = append(flight, f)
 		if f.kind == frameParse || f.kind == frameBind || f.kind == frameExecute || f.kind == 'D' || f.kind == frameClose {
 			continue // more belongs to it
 		}
 		if !l.pass(flight) {
-			return
+			break
 		}
 		flight = nil
+	}
+	if !l.wire.swallows() {
+		_ = l.server.Close()
 	}
 }
 
 // pass sends one flight, or springs the trap on it: then what follows is swallowed. false: the connection is over.
 func (l *link) pass(flight []frame) bool {
-	trap := l.wire.trap
+	trap := l.wire.armed()
+	if trap != l.trap {
+		l.trap, l.set = trap, trap.After == nil
+	}
 	at := slices.IndexFunc(flight, func(f frame) bool {
 		sql := l.known.see(f)
 		if sql == "" || trap.Match == nil {
@@ -195,9 +296,12 @@ func (l *link) pass(flight []frame) bool {
 		l.set = l.set || trap.After != nil && trap.After(sql)
 		return hit
 	})
+	if l.wire.swallows() {
+		return true
+	}
 	first := false
 	if at >= 0 {
-		l.wire.spring.Do(func() { first = true })
+		trap.once.Do(func() { first = true })
 	}
 	if !first {
 		return l.send(flight)
@@ -205,7 +309,7 @@ func (l *link) pass(flight []frame) bool {
 	for _, f := range flight[at+1:] {
 		l.known.see(f)
 	}
-	l.catch(flight, at)
+	l.catch(trap, flight, at)
 	for {
 		if _, err := readFrame(l.client); err != nil {
 			return false
@@ -214,30 +318,56 @@ func (l *link) pass(flight []frame) bool {
 }
 
 // catch does to flight what the trap says. Its statement at place at is the one that matched.
-func (l *link) catch(flight []frame, at int) {
-	fault := l.wire.trap.Fault
+func (l *link) catch(trap *armed, flight []frame, at int) {
+	fault := trap.Fault
 	if flight[at].kind == frameQuery && fault == WithholdSync {
 		fault = LoseRequest // a simple query commits by itself
 	}
 	switch fault {
-	case LoseRequest:
+	case LoseRequest, CutInside:
 		start := at
 		for start > 0 && flight[start-1].kind != frameExecute {
 			start-- // its own Parse, Bind, Describe
 		}
-		l.await(runs(flight[:start]), doneKinds)
-		l.send(append(slices.Clone(flight[:start]), flushFrame()))
+		l.sendUntil(append(slices.Clone(flight[:start]), flushFrame()), runs(flight[:start]), doneKinds)
+		if fault == CutInside {
+			half := flight[at]
+			half.raw = half.raw[:len(half.raw)/2]
+			l.send(append(slices.Clone(flight[start:at]), half))
+			_ = l.server.Close()
+		}
 	case WithholdSync:
-		l.await(runs(flight[:at+1]), doneKinds)
-		l.send(append(slices.Clone(flight[:at+1]), flushFrame()))
+		l.sendUntil(append(slices.Clone(flight[:at+1]), flushFrame()), runs(flight[:at+1]), doneKinds)
 	case KeepAnswer:
-		l.await(1, string(answerReady))
-		l.send(flight)
+		l.sendUntil(flight, 1, string(answerReady))
 	case Race:
+		l.sendUntil(flight, 0, "")
+	case Delay:
 		l.await(0, "")
-		l.send(flight)
+		l.sprung(trap)
+		select {
+		case <-trap.release:
+			l.sendUntil(flight, 1, string(answerReady))
+		case <-l.wire.closing:
+		}
+		return
+	case BlackHole:
+		l.wire.mu.Lock()
+		l.wire.hole = true
+		l.wire.mu.Unlock()
 	}
-	l.took(0)
+	l.sprung(trap)
+}
+
+// sprung says that the fault has taken hold.
+func (l *link) sprung(trap *armed) {
+	if trap.Down {
+		l.wire.Refuse(true)
+	}
+	close(trap.sprung) // before the client can know of it
+	if trap.Cut || trap.Fault == CutInside {
+		_ = l.client.Close()
+	}
 }
 
 const doneKinds = string(answerDone) + string(answerEmpty) + string(answerPartly) + string(answerError)
@@ -251,24 +381,24 @@ func runs(flight []frame) (n int) {
 	return n
 }
 
-// await silences the connection and says which answers must be there before the fault has taken hold.
-func (l *link) await(n int, kinds string) {
+// await silences the connection; what is returned is closed when n answers of the kinds have come.
+func (l *link) await(n int, kinds string) <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.silent, l.owed, l.until = true, n, kinds
+	l.silent, l.owed, l.until, l.came = true, n, kinds, make(chan struct{})
+	if n == 0 {
+		close(l.came)
+	}
+	return l.came
 }
 
-// took counts n answers and springs the trap when none is owed.
-func (l *link) took(n int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.owed -= n; l.owed > 0 {
-		return
-	}
+// sendUntil sends a flight and returns when n answers of the kinds have come, or the server has gone.
+func (l *link) sendUntil(flight []frame, n int, kinds string) {
+	came := l.await(n, kinds)
+	l.send(flight)
 	select {
-	case <-l.wire.sprung:
-	default:
-		close(l.wire.sprung)
+	case <-came:
+	case <-l.gone:
 	}
 }
 
@@ -281,25 +411,38 @@ func (l *link) send(flight []frame) bool {
 	return err == nil
 }
 
+// hears takes one answer of a kind into account and reports whether the client is to have it.
+func (l *link) hears(kind byte) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.silent {
+		return true
+	}
+	if l.owed > 0 && strings.ContainsRune(l.until, rune(kind)) {
+		if l.owed--; l.owed == 0 {
+			close(l.came)
+		}
+	}
+	return false
+}
+
 // answers passes on what the server sends, unless the connection is silent.
 func (l *link) answers() {
-	defer func() { _ = l.client.Close() }()
+	defer func() {
+		close(l.gone)
+		if !l.wire.swallows() {
+			_ = l.client.Close()
+		}
+	}()
 	for {
 		f, err := readFrame(l.server)
 		if err != nil {
 			return
 		}
-		l.mu.Lock()
-		silent, counts := l.silent, strings.ContainsRune(l.until, rune(f.kind))
-		l.mu.Unlock()
-		if silent {
-			if counts {
-				l.took(1)
+		if l.hears(f.kind) && !l.wire.swallows() {
+			if _, err := l.client.Write(f.raw); err != nil {
+				return
 			}
-			continue
-		}
-		if _, err := l.client.Write(f.raw); err != nil {
-			return
 		}
 	}
 }

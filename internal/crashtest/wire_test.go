@@ -250,6 +250,91 @@ func TestWireFaults(t *testing.T) {
 	}
 }
 
+func TestWireDelays(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	w := wire(t, s, crashtest.Trap{})
+	c := connect(t, w, "ann")
+	w.Arm(crashtest.Trap{Match: is("commit"), Fault: crashtest.Delay, Cut: true})
+	_, _ = c.Write(query("commit"))
+	<-w.Sprung()
+	if got, err := io.ReadAll(c); err != nil || len(got) > 0 {
+		t.Errorf("the client heard %q %v", got, err)
+	}
+	other := connect(t, w, "other")
+	_, _ = other.Write(query("commit"))
+	until(t, other, 'Z')
+	w.Release()
+	if got := s.seen("ann"); got != "Q commit" {
+		t.Error(got)
+	}
+	if n := w.Links(); n != 2 {
+		t.Errorf("%d links", n)
+	}
+}
+
+func TestWireCutsInside(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	w := wire(t, s, crashtest.Trap{Match: is("commit"), Fault: crashtest.CutInside, Down: true})
+	c := connect(t, w, "ann")
+	_, _ = c.Write(join(extended("insert"), extended("commit"), sync1()))
+	<-w.Sprung()
+	if got, err := io.ReadAll(c); err != nil || len(got) > 0 {
+		t.Errorf("the client heard %q %v", got, err)
+	}
+	if got := s.seen("ann"); got != "P :insert, B, D, E, H, P :commit, B, D" {
+		t.Error(got)
+	}
+	down, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", w.Port()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(down); err != nil || len(got) > 0 {
+		t.Errorf("the server is reached: %q %v", got, err)
+	}
+	w.Refuse(false)
+	_ = connect(t, w, "bob")
+}
+
+func TestWireBlackHole(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	w := wire(t, s, crashtest.Trap{Match: is("renew"), Fault: crashtest.BlackHole})
+	c, other := connect(t, w, "ann"), connect(t, w, "bob")
+	_, _ = c.Write(query("renew"))
+	<-w.Sprung()
+	_, _ = other.Write(query("select"))
+	_ = c.Close()
+	s.mu.Lock()
+	silent := s.conn["ann"]
+	s.mu.Unlock()
+	late, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", w.Port()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = late.Write([]byte{0, 0, 0, 8, 4, 210, 22, 47})
+	// The server's own end is the only one that ends anything: what it says then reaches nobody.
+	_ = silent.Close()
+	for _, from := range []net.Conn{other, late} {
+		_ = from.(*net.TCPConn).CloseWrite()
+	}
+	if got := s.seen("ann"); got != "" {
+		t.Errorf("the server got %s", got)
+	}
+	heard := make(chan int, 2)
+	for _, from := range []net.Conn{other, late} {
+		go func() { got, _ := io.ReadAll(from); heard <- len(got) }()
+	}
+	select {
+	case <-heard:
+		t.Error("a connection ended in the black hole")
+	case <-s.over["bob"]:
+		t.Error("the server heard that a client left")
+	default:
+	}
+}
+
 func TestWireIsSetLater(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
@@ -288,7 +373,7 @@ func TestWireFailures(t *testing.T) {
 	})
 	t.Run("commit by any spelling", func(t *testing.T) {
 		t.Parallel()
-		for sql, want := range map[string]bool{"commit": true, "COMMIT": true, " Commit; ": true, "commit prepared 'x'": false, "": false} {
+		for sql, want := range map[string]bool{"commit": true, "COMMIT": true, " Commit; ": true, "insert; commit;": true, "commit; select 1": false, "commit prepared 'x'": false, "": false} {
 			if crashtest.IsCommit(sql) != want {
 				t.Error(sql)
 			}

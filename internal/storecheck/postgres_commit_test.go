@@ -1,18 +1,17 @@
 package storecheck
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/idempo/idempo"
+	"github.com/idempo/idempo/internal/crashtest"
 	"github.com/idempo/idempo/postgres"
 )
 
@@ -36,60 +35,62 @@ func request(operation, id string) idempo.Request {
 	return idempo.Request{Key: idempo.Key{Tenant: "acct", Operation: operation, ID: id}, Input: [][]byte{[]byte("in")}}
 }
 
-// throughProxy runs f on the native and the database/sql stores, each behind a proxy.
-func throughProxy(t *testing.T, f func(t *testing.T, p *pg, x *proxy)) {
-	dsn := postgresDSN(t)
+// protocols are the ways in which a store speaks to its server, by opener and parameter of the DSN: pgx prepares and sends
+// many statements in one flight, stdlib prepares, pq sends COMMIT as a simple query.
+func protocols() map[string]func(t testing.TB, dsn string, o postgres.Options) *pg {
+	all := map[string]func(t testing.TB, dsn string, o postgres.Options) *pg{}
 	for _, o := range pgOpeners() {
-		t.Run(o.name, func(t *testing.T) {
+		all[o.name] = o.open
+	}
+	for _, mode := range []string{"exec", "cache_describe", "simple_protocol"} {
+		all["pgx "+mode] = func(t testing.TB, dsn string, o postgres.Options) *pg {
+			return openPgx(t, withParam(t, dsn, "default_query_exec_mode", mode), o)
+		}
+	}
+	return all
+}
+
+// throughWire runs f on stores that speak every protocol, each behind a proxy.
+func throughWire(t *testing.T, f func(t *testing.T, p *pg, x *crashtest.Wire)) {
+	dsn := postgresDSN(t)
+	for name, open := range protocols() {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			opts := migrated(t, dsn, postgres.Options{})
-			x, behind := newProxy(t, dsn)
-			f(t, o.open(t, behind, opts), x)
+			x, behind := newWire(t, dsn)
+			p := open(t, behind, opts)
+			p.db = openDB(t, "pgx", dsn) // who looks is not in the way of the fault
+			f(t, p, x)
 		})
 	}
 }
 
-// commitOf matches the write by which p sends COMMIT. The native one executes a prepared statement, whose name pgx makes
-// from its text; the write that prepares it is not meant.
-func commitOf(p *pg) func([]byte) bool {
-	if p.name != "idempgx" {
-		return commits
-	}
-	sum := sha256.Sum256([]byte("commit"))
-	name := []byte("stmtcache_" + hex.EncodeToString(sum[:24]))
-	return func(data []byte) bool { return bytes.Contains(data, name) && !commits(data) }
-}
-
 func TestPostgresCommitInDoubt(t *testing.T) {
 	t.Parallel()
-	throughProxy(t, func(t *testing.T, p *pg, x *proxy) {
-		e := pgEngine(t, p)
+	throughWire(t, func(t *testing.T, p *pg, x *crashtest.Wire) {
+		e := pgEngineWith(t, p, idempo.Config{AcquireTimeout: 20 * time.Second, CompleteBudget: 20 * time.Second})
 		// once does an operation whose COMMIT meets f in its first run.
-		once := func(t *testing.T, id string, f fault, during func()) (idempo.Begun, int64, error) {
+		once := func(t *testing.T, id string, f crashtest.Fault, during func(links int)) (idempo.Begun, int64, error) {
 			if _, err := e.Do(t.Context(), request("atomic", id+" before"), func(context.Context, *idempo.Claim) (idempo.Result, error) {
 				return idempo.Result{}, nil
 			}); err != nil { // so that the connection knows the statements, and the next write is the commit
 				t.Fatal(err)
 			}
 			var runs atomic.Int64
-			done := make(chan struct{})
-			go func() {
-				defer close(done)
-				if during != nil {
-					during()
-				}
-			}()
+			var wg sync.WaitGroup
 			b, err := e.Do(t.Context(), request("atomic", id), func(ctx context.Context, _ *idempo.Claim) (idempo.Result, error) {
 				n := runs.Add(1)
 				if err := p.effect(ctx, id); err != nil {
 					return idempo.Result{}, err
 				}
 				if n == 1 {
-					x.arm(f, commitOf(p))
+					x.Arm(crashtest.Trap{Match: crashtest.IsCommit, Fault: f, Cut: true})
+					links := x.Links()
+					wg.Go(func() { during(links) })
 				}
 				return idempo.Result{Status: 200, Body: fmt.Appendf(nil, "run %d", n)}, nil
 			})
-			<-done
+			wg.Wait()
 			return b, runs.Load(), err
 		}
 		effects := func(t *testing.T, id string, want int) {
@@ -99,38 +100,32 @@ func TestPostgresCommitInDoubt(t *testing.T) {
 			}
 		}
 		t.Run("[stores/CT12] COMMIT done, its answer lost: recognised as done, not run again", func(t *testing.T) {
-			b, runs, err := once(t, "ct12", dropAnswer, nil)
+			b, runs, err := once(t, "ct12", crashtest.KeepAnswer, func(int) {})
 			if err != nil || b.Verdict != idempo.VerdictRun || runs != 1 || string(b.Record.Result.Body) != "run 1" {
 				t.Errorf("%q %v, %d runs, %q", b.Verdict, err, runs, b.Record.Result.Body)
 			}
 			effects(t, "ct12", 1)
 		})
-		t.Run("[stores/CT11] reset before COMMIT reaches the server: nothing of the first run remains", func(t *testing.T) {
-			b, runs, err := once(t, "ct11", cutBefore, nil)
-			if err != nil || b.Verdict != idempo.VerdictRun || runs != 2 || string(b.Record.Result.Body) != "run 2" {
-				t.Errorf("%q %v, %d runs, %q", b.Verdict, err, runs, b.Record.Result.Body)
-			}
-			effects(t, "ct11", 1)
-		})
-		t.Run("[stores/CT13] COMMIT delayed on the wire: settling waits for the decision, no second run meanwhile", func(t *testing.T) {
-			release := make(chan struct{})
-			b, runs, err := once(t, "ct13", hold, func() {
-				defer close(release)
-				for x.struck() == nil {
-					if pauseTest(t) {
-						return
-					}
+		for name, f := range map[string]crashtest.Fault{"before COMMIT reaches the server": crashtest.LoseRequest, "inside the COMMIT": crashtest.CutInside} {
+			t.Run("[stores/CT11] reset "+name+": nothing of the first run remains", func(t *testing.T) {
+				b, runs, err := once(t, name, f, func(int) {})
+				if err != nil || b.Verdict != idempo.VerdictRun || runs != 2 || string(b.Record.Result.Body) != "run 2" {
+					t.Errorf("%q %v, %d runs, %q", b.Verdict, err, runs, b.Record.Result.Body)
 				}
-				<-x.struck()
+				effects(t, name, 1)
+			})
+		}
+		t.Run("[stores/CT13] COMMIT delayed on the wire: settling waits for the decision, no second run meanwhile", func(t *testing.T) {
+			b, runs, err := once(t, "ct13", crashtest.Delay, func(links int) {
+				<-x.Sprung()
 				// The settling claim asks on a connection of its own, and finds the key in use by the open transaction.
-				for before := x.count(); x.count() == before; {
+				for x.Links() == links {
 					if pauseTest(t) {
 						break
 					}
 				}
-				x.release()
+				x.Release()
 			})
-			<-release
 			if err != nil || b.Verdict != idempo.VerdictRun || runs != 1 || string(b.Record.Result.Body) != "run 1" {
 				t.Errorf("%q %v, %d runs, %q", b.Verdict, err, runs, b.Record.Result.Body)
 			}
@@ -141,23 +136,23 @@ func TestPostgresCommitInDoubt(t *testing.T) {
 
 func TestPostgresUnreachable(t *testing.T) {
 	t.Parallel()
-	throughProxy(t, func(t *testing.T, p *pg, x *proxy) {
+	throughWire(t, func(t *testing.T, p *pg, x *crashtest.Wire) {
 		t.Run("[stores/CT14] COMMIT done, no answer, and nobody reaches the server: unavailable and unknown; the retry replays", func(t *testing.T) {
-			e := pgEngineWith(t, p, idempo.Config{CompleteBudget: 300 * time.Millisecond})
+			e := pgEngineWith(t, p, idempo.Config{CompleteBudget: 300 * time.Millisecond, AcquireTimeout: 20 * time.Second})
 			_, err := e.Do(t.Context(), request("atomic", "before"), nothing)
 			must(t, err)
 			var runs atomic.Int64
 			work := func(ctx context.Context, _ *idempo.Claim) (idempo.Result, error) {
 				runs.Add(1)
 				err := p.effect(ctx, "ct14")
-				x.arm(goDown, commitOf(p))
+				x.Arm(crashtest.Trap{Match: crashtest.IsCommit, Fault: crashtest.KeepAnswer, Cut: true, Down: true})
 				return idempo.Result{Status: 200, Body: []byte("one")}, err
 			}
 			_, err = e.Do(t.Context(), request("atomic", "ct14"), work)
 			if f, ok := pgError(err); !ok || !errors.Is(err, idempo.ErrUnavailable) || !f.Unknown || !idempo.MayHaveHappened(err) {
 				t.Errorf("Do = %v", err)
 			}
-			x.refuse(false)
+			x.Refuse(false)
 			b, err := e.Do(t.Context(), request("atomic", "ct14"), work)
 			if err != nil || b.Verdict != idempo.VerdictReplay || string(b.Record.Result.Body) != "one" || runs.Load() != 1 {
 				t.Errorf("%q %v, %d runs", b.Verdict, err, runs.Load())
@@ -182,8 +177,8 @@ func pauseTest(t testing.TB) bool {
 
 func TestPostgresCommitUnknown(t *testing.T) {
 	t.Parallel()
-	throughProxy(t, func(t *testing.T, p *pg, x *proxy) {
-		inTx := func(t *testing.T, f fault, match func([]byte) bool) (idempo.AcquireParams, error) {
+	throughWire(t, func(t *testing.T, p *pg, x *crashtest.Wire) {
+		inTx := func(t *testing.T, f crashtest.Fault, match func(string) bool) (idempo.AcquireParams, error) {
 			w := pgClaim(idempo.GuardAtomic)
 			must(t, p.InTx(t.Context(), func(ctx context.Context) error {
 				_, err := p.Complete(ctx, pgResult(w, pgAcquire(t, ctx, p, w, idempo.VerdictRun), "before"))
@@ -194,23 +189,23 @@ func TestPostgresCommitUnknown(t *testing.T) {
 				a := pgAcquire(t, ctx, p, c, idempo.VerdictRun)
 				must(t, p.effect(ctx, c.Key.ID[:8]))
 				_, err := p.Complete(ctx, pgResult(c, a, "body"))
-				x.arm(f, match)
+				x.Arm(crashtest.Trap{Match: match, Fault: f, Cut: true})
 				return err
 			})
 		}
 		t.Run("InTx says Unknown exactly where COMMIT was sent and not answered", func(t *testing.T) {
-			_, err := inTx(t, dropAnswer, commitOf(p))
+			_, err := inTx(t, crashtest.KeepAnswer, crashtest.IsCommit)
 			if e, ok := pgError(err); !ok || e.Code != "unavailable" || !e.Unknown {
 				t.Errorf("answer lost: %v", err)
 			}
-			_, err = inTx(t, cutBefore, commitOf(p)) // the client cannot know better
+			_, err = inTx(t, crashtest.LoseRequest, crashtest.IsCommit) // the client cannot know better
 			if e, ok := pgError(err); !ok || e.Code != "unavailable" || !e.Unknown {
 				t.Errorf("cut before: %v", err)
 			}
 			if p.name == "idempgx" {
 				return // record and COMMIT are one write
 			}
-			_, err = inTx(t, cutBefore, anyWrite) // the record's own statement, before COMMIT
+			_, err = inTx(t, crashtest.LoseRequest, anyStatement) // the record's own statement, before COMMIT
 			if e, ok := pgError(err); !ok || e.Code != "unavailable" || e.Unknown {
 				t.Errorf("cut before the record: %v", err)
 			}
@@ -220,9 +215,9 @@ func TestPostgresCommitUnknown(t *testing.T) {
 			var a idempo.Acquired
 			again := func(what string, call func() error) {
 				t.Helper()
-				x.arm(dropAnswer, anyWrite)
+				x.Arm(crashtest.Trap{Match: anyStatement, Fault: crashtest.KeepAnswer, Cut: true})
 				err := call()
-				<-x.struck()
+				<-x.Sprung()
 				if e, ok := pgError(err); err != nil && (!ok || e.Code != "unavailable" || !e.Unknown) {
 					t.Fatalf("%s: %v", what, err)
 				}

@@ -13,6 +13,7 @@ import (
 	idempgx "github.com/idempo/idempo/contrib/pgx"
 
 	"github.com/idempo/idempo"
+	"github.com/idempo/idempo/internal/crashtest"
 	"github.com/idempo/idempo/postgres"
 )
 
@@ -70,11 +71,11 @@ func TestPostgresMigrate(t *testing.T) {
 	})
 	t.Run("[stores/MG2] cut at any statement: the next run finishes", func(t *testing.T) {
 		t.Parallel()
-		x, behind := newProxy(t, dsn)
+		x, behind := newWire(t, dsn)
 		o := postgres.Options{Schema: schemaName(t, dsn)}
 		for n, done := 1, false; !done; n++ {
 			left := n
-			x.arm(cutBefore, func([]byte) bool { left--; return left == 0 })
+			x.Arm(crashtest.Trap{Match: func(string) bool { left--; return left == 0 }, Fault: crashtest.LoseRequest, Cut: true})
 			cut := openDB(t, "pgx", behind)
 			err := postgres.Migrate(t.Context(), cut, o)
 			done = err == nil

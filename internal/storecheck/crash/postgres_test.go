@@ -20,6 +20,7 @@ import (
 
 	idempgx "github.com/idempo/idempo/contrib/pgx"
 	"github.com/idempo/idempo/internal/crashtest"
+	"github.com/idempo/idempo/internal/storecheck/pgserver"
 	"github.com/idempo/idempo/postgres"
 )
 
@@ -174,14 +175,14 @@ func (l *pgLane) wire(t *testing.T, c *config, trap crashtest.Trap) *crashtest.W
 // is the message that ends the flight.
 func (l *pgLane) plan(step, guard string, i int) plan {
 	leased := guard != opAtomic
-	claim, commit := isLock, crashtest.IsCommit
+	claim, commit := pgserver.IsLock, crashtest.IsCommit
 	if leased {
-		claim, commit = isClaim, isResult
+		claim, commit = pgserver.IsClaim, pgserver.IsResult
 	}
 	trap := func(match func(string) bool, f crashtest.Fault, mode string) plan {
 		t := crashtest.Trap{Match: match, Fault: f}
 		if !leased && step == "CT6" {
-			t.After = isLock // opening the store commits too
+			t.After = pgserver.IsLock // opening the store commits too
 		}
 		return plan{trap: t, mode: mode}
 	}
@@ -200,21 +201,6 @@ func (l *pgLane) plan(step, guard string, i int) plan {
 		return trap(commit, crashtest.Race, raced)
 	}
 	return everywhere(step)
-}
-
-// The statements of the store, by what they do.
-const tryLock = "pg_try_advisory_xact_lock"
-
-func isClaim(sql string) bool {
-	return strings.Contains(sql, tryLock) && strings.Contains(sql, "insert into")
-}
-
-func isLock(sql string) bool {
-	return strings.Contains(sql, tryLock) && !strings.Contains(sql, "insert into")
-}
-
-func isResult(sql string) bool {
-	return strings.Contains(sql, "update") && strings.Contains(sql, "completed_at = ")
 }
 
 func TestPostgres(t *testing.T) {
