@@ -191,10 +191,12 @@ func (c *call) answerOnly(ctx context.Context, wait time.Duration) (Acquired, er
 	return a, nil
 }
 
-// acquireOnce is one Acquire of the store. An autocommit claim whose answer was lost is asked again with its token.
+// acquireOnce is one Acquire of the store, asked again with its token while its answer is open. A leased claim that stays
+// open, or whose answer came when its lease may be over, is given back when the store answers again: nothing was begun.
 func (c *call) acquireOnce(ctx context.Context) (a Acquired, err error) {
 	e := c.e
-	for try := 0; ; try++ {
+	c.sent = time.Now()
+	for try, open := 0, false; ; try++ {
 		limit := &c.first
 		if limit.parent != nil {
 			limit = &limited{}
@@ -205,19 +207,34 @@ func (c *call) acquireOnce(ctx context.Context) (a Acquired, err error) {
 			return err
 		})
 		limit.end(context.Canceled)
-		if err == nil || c.inTx || !unknown(err) || try == 3 {
-			break
-		}
-		if !sleep(c.ctx, backoff.Full(try, 20*time.Millisecond, 200*time.Millisecond)) {
+		// An open transaction of nobody known has the key: maybe this claim, sent before. A driver may have sent it twice
+		// by itself, so that one more question is due in any case.
+		busy := err == nil && a.Verdict == VerdictInProgress && a.Record.Token.IsZero()
+		open = open || unknown(err)
+		again := unknown(err) || busy && (open || try == 0)
+		if !again || c.inTx || try == 3 || !sleep(c.ctx, backoff.Full(try, 20*time.Millisecond, 200*time.Millisecond)) {
+			if busy && open {
+				a, err = Acquired{}, c.unconfirmed("a claim without an answer may still have the key")
+			}
 			break
 		}
 	}
-	if err != nil && unknown(err) && c.p.Guard == GuardLeased && c.p.Due.IsZero() && c.p.Issue == 0 {
-		// The claim may be there, and nothing of it was begun: give it back when the store answers again.
+	leased := c.p.Guard == GuardLeased && c.p.Due.IsZero() && c.p.Issue == 0
+	if leased && err == nil && a.Verdict == VerdictRun && time.Since(c.sent) >= c.op.patience() {
+		a, err = Acquired{}, c.unconfirmed("the answer to the claim came when its lease may be over")
+	}
+	if leased && unknown(err) {
 		e.late.add(&lateWrite{op: c.op.Name, release: &ReleaseParams{Key: c.p.Key, Token: c.p.Token, To: StateFailed,
 			Note: "claim not confirmed; nothing was begun", Retention: c.op.Retention, Free: c.p.Unique}})
 	}
 	return a, err
+}
+
+// unconfirmed is the error for a claim whose outcome nobody knows.
+func (c *call) unconfirmed(hint string) error {
+	err := c.fail("unavailable", hint)
+	err.Unknown = true
+	return err
 }
 
 func sqlDigest(k Key) string {

@@ -63,6 +63,7 @@ type call struct {
 	leads   *flight     // the flight below, once it is led
 	flight  flight      // led by this call, at most once
 	first   limited     // of the first Acquire
+	sent    time.Time   // when Acquire was first sent: a lease won may run from then on
 	tries   transaction // of an atomic Do
 }
 

@@ -22,16 +22,21 @@ type leaseState struct {
 // keep starts the claim's time; c is a leased claim or one in a caller's own transaction, which has no lease.
 func (c *Claim) keep() {
 	c.lease.mu.Lock()
-	c.lease.dead = c.born.Add(c.patience())
-	c.lease.timer = time.AfterFunc(min(c.renewEvery(), c.op.MaxRun), c.tick)
+	c.lease.dead = c.call.sent.Add(c.op.patience())
+	first := min(c.renewEvery(), c.op.MaxRun)
+	if !c.inTx {
+		first = min(first, time.Until(c.lease.dead))
+	}
+	c.lease.timer = time.AfterFunc(first, c.tick)
 	c.lease.mu.Unlock()
 	if !c.inTx && c.rec.Generation > 1 && c.acq.DerivedKey == c.rec.DerivedKey {
 		_ = c.touch(&c.ctx, RenewParams{DerivedKey: c.acq.DerivedKey})
 	}
 }
 
-// patience is how long after sending the last good renewal the claim still counts on its lease, on the monotonic clock.
-func (c *Claim) patience() time.Duration { return c.op.Lease - min(c.op.Lease/5, 5*time.Second) }
+// patience is how long after sending its claim, or the last good renewal, an owner still counts on its lease, on the
+// monotonic clock.
+func (o *Operation) patience() time.Duration { return o.Lease - min(o.Lease/5, 5*time.Second) }
 
 func (c *Claim) renewEvery() time.Duration {
 	if c.inTx {
@@ -77,7 +82,7 @@ func (c *Claim) rest(now time.Time) time.Duration {
 
 // renew is one timed renewal; a failed one is tried again until the lease counts as lost.
 func (c *Claim) renew(sent time.Time) {
-	limit := within(&c.ctx, c.patience())
+	limit := within(&c.ctx, c.op.patience())
 	defer limit.end(context.Canceled)
 	p := RenewParams{Key: c.acq.Key, Token: c.acq.Token, Lease: c.op.Lease}
 	err := c.e.timed(limit, "renew", c.op.Name, func() error {
@@ -98,7 +103,7 @@ func (c *Claim) renew(sent time.Time) {
 // renewed counts the lease from sent on.
 func (c *Claim) renewed(sent time.Time) {
 	c.lease.mu.Lock()
-	c.lease.dead = sent.Add(c.patience())
+	c.lease.dead = sent.Add(c.op.patience())
 	c.lease.mu.Unlock()
 	c.schedule(c.renewEvery())
 }

@@ -1,0 +1,128 @@
+package idempo_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/idempo/idempo"
+)
+
+// busyStore says, for its first claims, that an open transaction of nobody known has the key.
+type busyStore struct {
+	*faulty
+	busy func(try int) bool
+	asks int
+}
+
+func (s *busyStore) Acquire(ctx context.Context, p idempo.AcquireParams) (idempo.Acquired, error) {
+	s.asks++
+	if s.busy(s.asks) {
+		return idempo.Acquired{Verdict: idempo.VerdictInProgress, Record: idempo.Record{Key: p.Key, State: idempo.StatePending}, RetryAfter: time.Second}, nil
+	}
+	return s.faulty.Acquire(ctx, p)
+}
+
+// Claims whose answer comes late, or not at all.
+func TestLateClaims(t *testing.T) {
+	t.Parallel()
+	bubble := func(name string, f func(t *testing.T)) {
+		t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
+	}
+	bubble("[stores/L2] the lease counts from when the claim was sent, not from its answer", func(t *testing.T) {
+		s := newFaulty()
+		s.after = func(op string, _ int) error {
+			if op == "acquire" {
+				time.Sleep(20 * time.Second)
+			}
+			return nil
+		}
+		s.before = func(op string, _ int) error {
+			if op == "renew" {
+				return away(false)
+			}
+			return nil
+		}
+		e := engineOn(t, s, idempo.Config{AcquireTimeout: time.Minute}, leasedOp)
+		start := time.Now()
+		b, err := e.Begin(t.Context(), request("send", "k", "1"))
+		wantVerdict(t, b, err, idempo.VerdictRun)
+		<-b.Claim.Context().Done()
+		if took := time.Since(start); took != 25*time.Second {
+			t.Errorf("lost after %v: the lease of 30 s began when the store made it", took)
+		}
+	})
+	bubble("[stores/L2, CT8] an answer that comes after the lease begins nothing, and the key is given back", func(t *testing.T) {
+		s := newFaulty()
+		s.after = func(op string, n int) error {
+			if op == "acquire" && n == 1 {
+				time.Sleep(40 * time.Second) // a paused host
+			}
+			return nil
+		}
+		e := engineOn(t, s, idempo.Config{AcquireTimeout: time.Minute}, leasedOp)
+		var l ledger
+		_, err := e.Do(t.Context(), request("send", "k", "1"), l.outside(okResult, nil))
+		if !errors.Is(err, idempo.ErrUnavailable) {
+			t.Errorf("%v, want unavailable", err)
+		}
+		l.want(t, 0)
+		synctest.Wait()
+		b, err := e.Do(t.Context(), request("send", "k", "1"), l.outside(okResult, nil))
+		wantVerdict(t, b, err, idempo.VerdictRun)
+		l.want(t, 1)
+	})
+	for name, lost := range map[string]bool{"its answer was lost": true, "the driver sent it twice by itself": false} {
+		bubble("[stores/CT15] a claim is not refused by itself: "+name, func(t *testing.T) {
+			s := &busyStore{faulty: newFaulty()}
+			if lost {
+				s.busy = func(try int) bool { return try == 2 || try == 3 }
+				s.faulty.after = func(op string, n int) error {
+					if op == "acquire" && n == 1 {
+						return away(true)
+					}
+					return nil
+				}
+			} else {
+				s.busy = func(try int) bool { return try == 1 }
+			}
+			e := engineOn(t, s, idempo.Config{}, leasedOp)
+			var l ledger
+			b, err := e.Do(t.Context(), request("send", "k", "1"), l.outside(okResult, nil))
+			wantVerdict(t, b, err, idempo.VerdictRun)
+			l.want(t, 1)
+		})
+	}
+	bubble("[stores/CT15] a claim that may still have the key is unavailable and unknown, and is given back", func(t *testing.T) {
+		s := &busyStore{faulty: newFaulty(), busy: func(try int) bool { return try > 1 && try < 6 }}
+		s.faulty.after = func(op string, n int) error {
+			if op == "acquire" && n == 1 {
+				return away(true)
+			}
+			return nil
+		}
+		e := engineOn(t, s, idempo.Config{}, leasedOp)
+		var l ledger
+		_, err := e.Do(t.Context(), request("send", "k", "1"), l.outside(okResult, nil))
+		if !errors.Is(err, idempo.ErrUnavailable) || !idempo.MayHaveHappened(err) {
+			t.Errorf("%v, want unavailable and unknown", err)
+		}
+		l.want(t, 0)
+		time.Sleep(time.Second)
+		s.busy = func(int) bool { return false }
+		b, err := e.Do(t.Context(), request("send", "k", "1"), l.outside(okResult, nil))
+		wantVerdict(t, b, err, idempo.VerdictRun)
+		l.want(t, 1)
+	})
+	bubble("[stores/E7] a key that somebody unknown has open is asked for once more, and then in progress", func(t *testing.T) {
+		s := &busyStore{faulty: newFaulty(), busy: func(int) bool { return true }}
+		e := engineOn(t, s, idempo.Config{}, leasedOp)
+		b, err := e.Begin(t.Context(), request("send", "k", "1"))
+		wantVerdict(t, b, err, idempo.VerdictInProgress)
+		if s.asks != 2 {
+			t.Errorf("asked %d times", s.asks)
+		}
+	})
+}
