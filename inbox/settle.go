@@ -55,8 +55,19 @@ func (in *Inbox) answer(ctx context.Context, d *delivery) (Outcome, bool, error)
 		return d.out, false, in.uncount(ctx, d)
 	case d.out.Status == StatusDuplicate && d.receipt != nil:
 		return d.out, false, in.remove(ctx, d)
+	case d.out.Status == StatusDuplicate && d.m.Attempt != 1:
+		return d.out, false, in.forgetStarts(ctx, d)
 	}
 	return d.out, false, nil
+}
+
+// forgetStarts takes away what another copy of a finished message counted before its process was killed.
+func (in *Inbox) forgetStarts(ctx context.Context, d *delivery) error {
+	e, err := in.store.Enter(ctx, EnterParams{Tenant: d.m.Tenant, Subscriber: in.o.Subscriber, Key: d.rkey})
+	if err != nil || e.Receipt == nil || e.Receipt.Status != StatusStarted {
+		return err
+	}
+	return in.store.Leave(ctx, LeaveParams{Tenant: d.m.Tenant, Subscriber: in.o.Subscriber, Key: d.rkey, Rev: e.Receipt.Rev})
 }
 
 // remove takes away the receipt of a message that has had its effect already.
@@ -258,17 +269,31 @@ func (in *Inbox) uncount(ctx context.Context, d *delivery) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleBudget)
 	defer cancel()
-	r := d.receipt.clone()
-	r.Attempts = max(r.Attempts-1, 0)
-	p := PutParams{Rev: d.receipt.Rev, Due: d.taken, Delay: max(d.out.RetryIn, time.Second)}
-	p.Receipt = r
-	if _, err := in.store.Put(ctx, p); err != nil {
+	err := in.takeBack(ctx, d)
+	if err != nil {
 		in.mu.Lock()
 		if len(in.spared) < 10_000 {
 			in.spared[d.rkey] = true
 		}
 		in.mu.Unlock()
-		return err
+	}
+	return err
+}
+
+// takeBack writes one start less. What was only there to count starts goes when none is left to remember.
+func (in *Inbox) takeBack(ctx context.Context, d *delivery) error {
+	r := d.receipt.clone()
+	for range 5 {
+		rev := r.Rev
+		r.Attempts = max(r.Attempts-1, 0)
+		if r.Status == StatusStarted && (r.Attempts == 0 || r.Attempts == 1 && d.m.Attempt > 1) {
+			return in.store.Leave(ctx, LeaveParams{Tenant: d.m.Tenant, Subscriber: in.o.Subscriber, Key: d.rkey, Rev: rev})
+		}
+		st, err := in.store.Put(ctx, PutParams{Receipt: r, Rev: rev, Due: d.taken, Delay: max(d.out.RetryIn, time.Second)})
+		if err != nil || !st.Lost || d.taken || st.Receipt.Status != StatusStarted {
+			return err
+		}
+		r = st.Receipt // another copy was counted meanwhile
 	}
 	return nil
 }

@@ -55,5 +55,7 @@ func ExamplePrint() {
 	// create table "app"."idem_audit" (
 	// create table "app"."idem_meta" (
 	// create table "app"."idem_digest_keys" (
+	// create table "app"."idem_receipts" (
+	// create table "app"."idem_lanes" (
 	// grant usage on schema "app" to "app_role";
 }

@@ -79,17 +79,19 @@ func number(text string) query {
 // kind is the type of a named argument.
 func kind(name string) string {
 	switch name {
-	case "now", "old_changed_at", "since", "until":
+	case "now", "old_changed_at", "since", "until", "message_at":
 		return "clock"
 	case "claimed_at", "started_at", "lease_until", "due_at", "created_at", "changed_at", "completed_at", "issued_until",
 		"expires_at", "gone_at", "watch_at":
 		return "time"
 	case "idempotency_key", "request_hash", "request_detail", "token", "response_headers", "response_body", "body_sha256",
-		"refs", "snapshot", "old_token", "old_refs", "after_key", "ref":
+		"refs", "snapshot", "old_token", "old_refs", "after_key", "ref",
+		"receipt_key", "source", "message_id", "message_type", "lane", "version", "headers", "body", "position", "failures", "wanted":
 		return "bytea"
-	case "failing", "body_kept", "must", "begin", "archive", "newest":
+	case "failing", "body_kept", "must", "begin", "archive", "newest", "holds", "due", "bodiless":
 		return "boolean"
-	case "attempt", "generation", "status_code", "body_size", "format", "lock", "start", "old_attempt", "batch", "limit", "after_id", "permille":
+	case "attempt", "generation", "status_code", "body_size", "format", "lock", "start", "old_attempt", "batch", "limit", "after_id", "permille",
+		"rev", "attempts", "delay", "after":
 		return "bigint"
 	case "from", "to":
 		return "tid"

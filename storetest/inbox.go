@@ -78,7 +78,7 @@ func (b *box) work(ctx context.Context, m inbox.Message) error {
 }
 
 func (b *box) name(m inbox.Message) string {
-	return fmt.Sprintf("%s %s/%s/%s", b.Options().Subscriber, m.Tenant, m.Source, m.ID)
+	return fmt.Sprintf("%s %+q/%+q/%+q", b.Options().Subscriber, m.Tenant, m.Source, m.ID)
 }
 
 // started returns the ids of the starts so far.

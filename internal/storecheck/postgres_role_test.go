@@ -44,6 +44,10 @@ func TestPostgresRunTimeRole(t *testing.T) {
 		t.Parallel()
 		storetest.Run(t, open, kitCaps(t))
 	})
+	t.Run("[security/SEC75] receipts and lanes", func(t *testing.T) {
+		t.Parallel()
+		storetest.RunInbox(t, open, kitCaps(t))
+	})
 	t.Run("[security/SEC75] and no change of the schema", func(t *testing.T) {
 		var schema string
 		o := postgres.Options{}

@@ -1,0 +1,77 @@
+package sqlkit
+
+import (
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/idempo/idempo"
+	"github.com/idempo/idempo/inbox"
+)
+
+// ReceiptRow is one row of table receipts while it is read, in the order tenant_id, subscriber, receipt_key, seq, rev,
+// status, reason, holds, source, message_id, message_type, lane, version, headers, body, position, message_at, attempts,
+// failures, received_at, changed_at, next_at. Every column may be NULL: an outer join nothing. Use one per row.
+type ReceiptRow struct {
+	Micros bool // as of Row
+
+	tenant, subscriber, key                   []byte
+	source, id, kind, lane, version, position []byte
+	headers, body, failures                   []byte
+	status, reason                            *string
+	seq, rev, attempts                        *int64
+	holds                                     *bool
+	messageAt, receivedAt, changedAt, nextAt  when
+}
+
+// Dest returns where to scan the columns, and room for more destinations behind them.
+func (r *ReceiptRow) Dest() []any {
+	m := r.Micros
+	return append(make([]any, 0, 26),
+		&r.tenant, &r.subscriber, &r.key, &r.seq, &r.rev, &r.status, &r.reason, &r.holds,
+		&r.source, &r.id, &r.kind, &r.lane, &r.version, &r.headers, &r.body, &r.position, r.messageAt.dest(m),
+		&r.attempts, &r.failures, r.receivedAt.dest(m), r.changedAt.dest(m), r.nextAt.dest(m))
+}
+
+// Receipt returns what was read; false: nothing was there. The row must not be scanned into again.
+func (r *ReceiptRow) Receipt() (inbox.Receipt, bool, error) {
+	if r.key == nil {
+		return inbox.Receipt{}, false, nil
+	}
+	out := inbox.Receipt{
+		Subscriber: string(r.subscriber), Key: string(r.key), Seq: deref(r.seq), Rev: deref(r.rev),
+		Status: inbox.Status(deref(r.status)), Reason: deref(r.reason), Holds: deref(r.holds), Attempts: int(deref(r.attempts)),
+		Message: inbox.Message{Tenant: string(r.tenant), Source: string(r.source), ID: string(r.id), Type: string(r.kind), Lane: string(r.lane),
+			Version: string(r.version), Body: r.body, Position: string(r.position), Time: r.messageAt.time()},
+		ReceivedAt: r.receivedAt.time(), ChangedAt: r.changedAt.time(), NextAt: r.nextAt.time(),
+	}
+	var err error
+	out.Message.Headers, err = ParseHeaders(r.headers)
+	if err == nil && len(r.failures) > 0 {
+		err = json.Unmarshal(r.failures, &out.Failures)
+	}
+	if err != nil {
+		return inbox.Receipt{}, false, &idempo.Error{Op: "read receipt", Code: "record_unreadable", Err: errors.New("headers or failures are not what this release writes")}
+	}
+	return out, true, nil
+}
+
+// Failures returns the stored form of a receipt's failures; none are nil.
+func Failures(fs []inbox.Failure) []byte {
+	if len(fs) == 0 {
+		return nil
+	}
+	b, _ := json.Marshal(fs) // times of years 1 to 9999 and strings cannot fail
+	return b
+}
+
+// MessageValues returns the columns of a receipt that never change, as ReceiptRow reads them: source, message_id,
+// message_type, lane, version, headers, body, position, message_at.
+func MessageValues(m inbox.Message) []any {
+	var at any
+	if !m.Time.IsZero() {
+		at = m.Time.Truncate(time.Microsecond).UnixMicro()
+	}
+	return []any{[]byte(m.Source), []byte(m.ID), []byte(m.Type), []byte(m.Lane), []byte(m.Version), Bytes(Headers(m.Headers)), Bytes(m.Body),
+		[]byte(m.Position), at}
+}
