@@ -156,7 +156,10 @@ func (s *Store) claimOrRead(ctx context.Context, t *session, p idempo.AcquirePar
 	}
 	st := s.q[name].with(values(rec, now), extra...)
 	st.Row = claimRow(&r, &won, len(ids) > 1)
-	if err = s.run(ctx, t, st); err != nil || !r.alias {
+	if err = s.run(ctx, t, st); err == nil {
+		err = s.servers.check(r.server, func(st Statement) error { return s.run(ctx, t, st) }, s.q)
+	}
+	if err != nil || !r.alias {
 		return r, won, err
 	}
 	r, err = s.read(ctx, t, p.Key, ids, p.Now)
@@ -228,6 +231,7 @@ func (s *Store) claimAtomic(ctx context.Context, t *session, p idempo.AcquirePar
 type locking struct {
 	locked *bool // nil: not needed
 	now    time.Time
+	server time.Time // when it started
 }
 
 // lockAndRead sends the lock statement and, behind it, the read that counts; both in the flight of BEGIN where t is not
@@ -246,17 +250,20 @@ func (s *Store) lockAndRead(ctx context.Context, t *session, p idempo.AcquirePar
 	var start int64
 	st.Row = func(scan func(...any) error) error {
 		var set string
-		err := scan(&set, &start, &l.locked, &l.now)
+		err := scan(&set, &start, &l.locked, &l.now, &l.server)
 		l.now = l.now.UTC()
 		return err
 	}
 	read := s.reading(r, p.Key, ids, p.Now)
 	if t.tx != nil {
-		return l, s.port.Run(ctx, t.tx, st, read)
-	}
-	tx, err := s.port.Begin(ctx, st, read)
-	if err == nil {
+		err = s.port.Run(ctx, t.tx, st, read)
+	} else if tx, began := s.port.Begin(ctx, st, read); began == nil {
 		t.tx, t.start = tx, start
+	} else {
+		err = began
+	}
+	if err == nil {
+		err = s.servers.check(l.server, func(st Statement) error { return s.port.Run(ctx, t.tx, st) }, s.q)
 	}
 	return l, err
 }
@@ -268,7 +275,7 @@ func claimRow(r *rows, won *bool, many bool) func(func(...any) error) error {
 		var row sqlkit.Row
 		var mine *bool
 		var place *int64
-		dest := append(append([]any{&mine}, row.Dest()...), &r.now)
+		dest := append(append([]any{&mine}, row.Dest()...), &r.now, &r.server)
 		if many {
 			dest = append(dest, &place)
 		}

@@ -53,6 +53,9 @@ func (s *Store) verify(ctx context.Context) (string, error) {
 	if len(todo) > 0 {
 		return "", fmt.Errorf("postgres: the schema has version %d, this release needs %d: run idempo migrate up", len(applied), len(all))
 	}
+	if err := s.servers.first(func(st Statement) error { return s.port.Run(ctx, nil, st) }, s.q); err != nil {
+		return "", fmt.Errorf("postgres: %w", refused(err))
+	}
 	return id, nil
 }
 

@@ -14,6 +14,8 @@ type rows struct {
 	recs  []idempo.Record
 	alias bool // a row that only points at a record was among them
 	now   time.Time
+
+	server time.Time // when the server started, where a claim read it
 }
 
 // collect is a Statement's Row: the columns of a record, then the clock, then more.

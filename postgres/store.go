@@ -31,6 +31,8 @@ type Store struct {
 	q     map[string]query
 	id    string // of the store, from table meta
 	sweep sweeper
+
+	servers servers
 }
 
 // New returns the store in db after checking server, role and schema; the error of a refusal names the setting and how

@@ -352,7 +352,14 @@ begin
 end $body$;
 
 create function {table lose_claim}(r {table records}) returns void language plpgsql set search_path = pg_catalog, pg_temp as $body$
+declare
+    m {table meta};
 begin
+    select x.* into m from {table meta} x;
+    if r.idempotency_key is null and m.epoch_until > clock_timestamp()
+        or r.state in ('pending', 'in_doubt') and r.token is null and m.epoch > 1 and r.claimed_at <= to_timestamp(m.epoch) then
+        raise exception 'idempo: the claim is of an old epoch: commits of the database were lost' using errcode = 'IP006';
+    end if;
     raise exception 'idempo: the claim is lost: another attempt, an operator or the clock has settled the key'
         using errcode = 'IP001', hint = 'present attempt: ' || coalesce(r.attempt::text, 'none');
 end $body$;

@@ -21,8 +21,8 @@ won as (
     on conflict (tenant_id, operation, idempotency_key) do nothing
     returning true as won
 )
-select seen.won, {columns seen}, t.now
+select seen.won, {columns seen}, t.now, pg_postmaster_start_time()
 from t join (select s.*, null::boolean as won from seen s) seen on true
 union all
-select won.won, {columns seen}, t.now
+select won.won, {columns seen}, t.now, pg_postmaster_start_time()
 from t join won on true left join seen on false

@@ -36,9 +36,9 @@ checked as (
         else 'idempo: a digest of this key was taken by another' end as int) as n
     from won
 )
-select null::boolean as won, {columns seen}, t.now, seen.place
+select null::boolean as won, {columns seen}, t.now, pg_postmaster_start_time(), seen.place
 from t join seen on true
 union all
-select checked.won, {columns seen}, t.now, checked.n
+select checked.won, {columns seen}, t.now, pg_postmaster_start_time(), checked.n
 from t join checked on true left join seen on false
-order by 44
+order by 45

@@ -7,4 +7,4 @@ select case when $idle is null then '' else set_config('idle_in_transaction_sess
         where tenant_id = $tenant_id and operation = $operation and idempotency_key = $idempotency_key
             and state in ('completed', 'expired') and (gone_at is null or gone_at > coalesce($now, clock_timestamp()))
     ) then null else pg_try_advisory_xact_lock($lock) end,
-    coalesce($now, clock_timestamp())
+    coalesce($now, clock_timestamp()), pg_postmaster_start_time()

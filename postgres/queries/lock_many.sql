@@ -8,4 +8,4 @@ select case when $idle is null then '' else set_config('idle_in_transaction_sess
         where r.state in ('completed', 'expired') and (r.gone_at is null or r.gone_at > coalesce($now, clock_timestamp()))
     ) then null
     else (select bool_and(pg_try_advisory_xact_lock(l::bigint)) from unnest(string_to_array($locks, ',')) l) end,
-    coalesce($now, clock_timestamp())
+    coalesce($now, clock_timestamp()), pg_postmaster_start_time()

@@ -1,0 +1,1 @@
+select {table advance_epoch}($window::interval)
