@@ -201,7 +201,7 @@ func (s *Service) admit(w Why, c Change, r idempo.Record) error {
 		return fail(CodeForbidden, "")
 	case w.By.Actor == "":
 		return fail(CodeInvalid, "nobody says who does it")
-	case c.Reason == "":
+	case c.Reason == "" && !w.DryRun:
 		return fail(CodeInvalid, "a reason is required")
 	case len(c.Reason) > maxReason || len(c.Evidence) > maxReason:
 		return fail(CodeInvalid, "reason and evidence have at most 4,096 bytes each")
@@ -221,7 +221,7 @@ const maxReason = 4096
 // knows.
 func Severe(c Change, r idempo.Record) string {
 	switch {
-	case c.Action == ActionRetry && (r.State == idempo.StateCompleted || r.State == idempo.StateExpired) && !r.Result.Failing:
+	case c.Action == ActionRetry && (r.State == idempo.StateCompleted && c.Force || r.State == idempo.StateExpired) && !r.Result.Failing:
 		return "the next call does again what has succeeded"
 	case c.Action == ActionPurge && c.InDoubt && r.State == idempo.StateInDoubt:
 		return "nobody knows whether it happened, and a late call runs"

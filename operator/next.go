@@ -40,7 +40,11 @@ func Next(r idempo.Record) []NextStep {
 	case r.State == idempo.StateFailed:
 		return []NextStep{self("the next call with this key and the same request runs")}
 	case r.State == idempo.StateCompleted:
-		steps := []NextStep{self("calls with this key get the stored answer"), {Text: "shows the stored answer", Command: "idempo keys show " + ref + " --body"}}
+		show := NextStep{Text: "shows the stored answer", Command: "idempo keys show " + ref + " --body"}
+		if r.Sealed != "" {
+			show.Command = "idempo keys show --tenant T --operation O --id KEY --body"
+		}
+		steps := []NextStep{self("calls with this key get the stored answer"), show}
 		if r.Result.Failing {
 			return append(steps, act(ActionRetry, "", "the next call with this key runs again"))
 		}

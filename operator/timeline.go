@@ -47,7 +47,7 @@ func timeline(s Shown) []Moment {
 			}
 			add(a.CompletedAt, a.Attempt, "completed", a.Owner, text)
 		case a.State == idempo.StatePending && current:
-		case current && a.State == idempo.StateInDoubt && a.Lapsed(a.Now):
+		case current && a.State == idempo.StateInDoubt && DoubtfulSince(a).Equal(a.LeaseUntil):
 			add(a.LeaseUntil, a.Attempt, "lease ended", a.Owner, "")
 		case a.State == idempo.StatePending:
 			add(a.ChangedAt, a.Attempt, "ended without an answer", a.Owner, a.Note)

@@ -9,20 +9,29 @@ import (
 	"github.com/idempo/idempo/operator"
 )
 
-// operatorStore is everything an operator asks of a store, lists apart.
-type operatorStore interface {
+// operatorStore is what an operator asks of a store, lists apart.
+type operatorStore struct {
 	operator.Changer
 	operator.Auditor
 	operator.Counter
 	operator.Historian
 }
 
-func operated(s idempo.Store) bool { _, ok := s.(operatorStore); return ok }
+// ops is the store as an operator sees it.
+func (k *K) ops() operatorStore { o, _ := opsOf(k.Store); return o }
+
+func opsOf(s idempo.Store) (o operatorStore, ok bool) {
+	var has [4]bool
+	o.Changer, has[0] = s.(operator.Changer)
+	o.Auditor, has[1] = s.(operator.Auditor)
+	o.Counter, has[2] = s.(operator.Counter)
+	o.Historian, has[3] = s.(operator.Historian)
+	return o, has == [4]bool{true, true, true, true}
+}
+
+func operated(s idempo.Store) bool { _, ok := opsOf(s); return ok }
 
 func listed(s idempo.Store) bool { _, ok := s.(operator.Lister); return ok }
-
-// ops is the store as an operator sees it.
-func (k *K) ops() operatorStore { return k.Store.(operatorStore) }
 
 // An operation of the column operator: how it is asked, and what the table says.
 type operatorCell struct {

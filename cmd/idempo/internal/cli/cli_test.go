@@ -169,14 +169,14 @@ func TestUnknownWords(t *testing.T) {
 	t.Run("[operations/OP2] unknown commands and flags get the nearest valid one and 125", func(t *testing.T) {
 		t.Parallel()
 		s := newShell(t)
-		s.want(125, "", "idempo: idempo: unknown command \"confg\"\n  did you mean: idempo config\n", "confg")
-		s.want(125, "", "idempo: idempo config: unknown command \"chekc\"\n  did you mean: idempo config check\n", "config", "chekc")
-		s.want(125, "", "idempo: idempo config check: unknown flag --exampel\n  did you mean --example?\n", "config", "check", "--exampel")
-		s.want(125, "", "idempo: idempo config check: unknown flag -x\n  see: idempo config check --help\n", "config", "check", "-x")
-		s.want(125, "", "idempo: idempo config: name what to do: check\n  idempo config --help\n", "config")
+		s.want(125, "", "idempo: unknown command \"confg\"\n  did you mean: idempo config\n", "confg")
+		s.want(125, "", "idempo config: unknown command \"chekc\"\n  did you mean: idempo config check\n", "config", "chekc")
+		s.want(125, "", "idempo config check: unknown flag --exampel\n  did you mean --example?\n", "config", "check", "--exampel")
+		s.want(125, "", "idempo config check: unknown flag -x\n  see: idempo config check --help\n", "config", "check", "-x")
+		s.want(125, "", "idempo config: name what to do: check\n  idempo config --help\n", "config")
 		s.want(125, "", "idempo: --color: unknown value \"alwys\"\n  did you mean always?\n", "version", "--color", "alwys")
-		s.want(125, "", "idempo: idempo completion: unknown value \"bahs\"\n  did you mean bash?\n", "completion", "bahs")
-		if r := s.run("a\x1b[2J\u202e"); r.code != 125 || !strings.HasPrefix(r.err, `idempo: idempo: unknown command "a\x1b[2J\u202e"`+"\n") {
+		s.want(125, "", "idempo completion: unknown value \"bahs\"\n  did you mean bash?\n", "completion", "bahs")
+		if r := s.run("a\x1b[2J\u202e"); r.code != 125 || !strings.HasPrefix(r.err, `idempo: unknown command "a\x1b[2J\u202e"`+"\n") {
 			t.Errorf("%+v", r)
 		}
 	})
@@ -419,6 +419,6 @@ func TestCompletion(t *testing.T) {
 		if !strings.HasPrefix(r.out, "check\t") {
 			t.Errorf("completing config ch: %q", r.out)
 		}
-		s.want(125, "", "idempo: idempo completion: name one shell: bash zsh fish powershell\n", "completion")
+		s.want(125, "", "idempo completion: name one shell: bash zsh fish powershell\n", "completion")
 	})
 }

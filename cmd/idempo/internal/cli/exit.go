@@ -8,6 +8,7 @@ import (
 
 	"github.com/idempo/idempo"
 	"github.com/idempo/idempo/cmd/idempo/internal/config"
+	"github.com/idempo/idempo/operator"
 )
 
 // Exit codes, one table for every command.
@@ -81,6 +82,12 @@ func asFailure(err error) *failure {
 	if ps, ok := config.AsProblems(err); ok {
 		return &failure{exit: exitUsage, code: "config_invalid", message: ps.Error(), lines: ps}
 	}
+	if e, ok := errors.AsType[*operator.Error](err); ok {
+		return refusal(e)
+	}
+	if f, ok := denied(err); ok {
+		return f
+	}
 	if e, ok := errors.AsType[*idempo.Error](err); ok && e.Code == "unavailable" {
 		return &failure{exit: exitUnreachable, code: "store_unavailable", message: err.Error()}
 	}
@@ -99,7 +106,7 @@ func (a *app) report(err error) int {
 	if !a.json {
 		lines := strings.Split(f.Error(), "\n")
 		for i, l := range lines {
-			if i == 0 && f.lines == nil {
+			if i == 0 && f.lines == nil && !strings.HasPrefix(l, "idempo: ") && !strings.HasPrefix(l, "idempo ") {
 				l = "idempo: " + l
 			}
 			a.err.line(escape(l))

@@ -97,7 +97,7 @@ func writeFlags(b *strings.Builder, title string, flags *pflag.FlagSet) {
 		if kind != "" {
 			name += " " + strings.ToUpper(kind)
 		}
-		if f.DefValue != "" && f.DefValue != "false" && f.DefValue != "0" && f.DefValue != "[]" {
+		if f.DefValue != "" && f.DefValue != "false" && f.DefValue != "0" && f.DefValue != "-1" && f.DefValue != "[]" {
 			text += " (" + f.DefValue + ")"
 		}
 		rows, width = append(rows, [2]string{name, text}), max(width, len(name))

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,9 +14,10 @@ import (
 )
 
 func (a *app) keysCommand() *cobra.Command {
-	c := &cobra.Command{Use: "keys", Short: "list keys, and show what became of one",
+	c := &cobra.Command{Use: "keys", Short: "find keys, explain what became of one, settle it",
 		Example: "idempo keys list --state in_doubt\nidempo keys list --operation gateway.upstream --json"}
-	c.AddCommand(a.keysListCommand(), a.keysShowCommand())
+	c.AddCommand(a.keysListCommand(), a.keysShowCommand(), a.keysResolveCommand(), a.keysReleaseCommand(), a.keysRetryCommand(), a.keysPurgeCommand(),
+		a.keysAuditCommand())
 	return c
 }
 
@@ -55,21 +55,29 @@ func (a *app) keysListCommand() *cobra.Command {
 		Annotations: exits(exitUnreachable, exitUnsafe, exitInterrupted),
 		RunE:        func(c *cobra.Command, _ []string) error { return a.keysList(c, l) },
 	}
+	l.filters(c, "")
 	f := c.Flags()
-	f.StringVar(&l.state, "state", "", "`state`: issued pending completed failed in_doubt expired")
-	f.StringVar(&l.operation, "operation", "", "`name` of the operation; the gateway's begin with gateway.")
-	f.StringVar(&l.tenant, "tenant", "", "`tenant`")
-	f.StringVar(&l.surface, "surface", "", "where the call came in: `surface` http grpc inbox webhook saga run task client mcp")
-	f.StringVar(&l.outcome, "outcome", "", "`outcome` of a finished key: completed completed_failing")
-	f.StringVar(&l.older, "older-than", "", "last changed at least this `long` ago")
-	f.StringVar(&l.newer, "newer-than", "", "last changed less than this `long` ago")
-	f.BoolVar(&l.stuck, "stuck", false, "pending longer than three times the operation's usual time")
-	f.StringVar(&l.reference, "resource", "", "what was made or referred to: `type:id`")
 	f.IntVar(&l.limit, "limit", 0, "stop after this `many`; 0: all")
 	f.StringVar(&l.after, "after", "", "go on after this `cursor`")
 	f.Bool("json", false, "one JSON object per line")
 	a.storeFlags(c)
 	return c
+}
+
+// filters adds the flags that say which keys are meant. --resource of a resolve is what was made.
+func (l *listFlags) filters(c *cobra.Command, action operator.Action) {
+	f := c.Flags()
+	f.StringVar(&l.state, "state", "", "`state`: issued pending completed failed in_doubt expired")
+	f.StringVar(&l.operation, "operation", "", "`name` of the operation; the gateway's begin with gateway.")
+	f.StringVar(&l.tenant, "tenant", "", "`tenant`; the gateway's global one is default")
+	f.StringVar(&l.surface, "surface", "", "where the call came in: `surface` http grpc inbox webhook saga run task client mcp")
+	f.StringVar(&l.outcome, "outcome", "", "`outcome` of a finished key: completed completed_failing")
+	f.StringVar(&l.older, "older-than", "", "last changed at least this `long` ago")
+	f.StringVar(&l.newer, "newer-than", "", "last changed less than this `long` ago")
+	f.BoolVar(&l.stuck, "stuck", false, "pending longer than three times the operation's usual time")
+	if action != operator.ActionResolve {
+		f.StringVar(&l.reference, "resource", "", "what was made or referred to: `type:id`")
+	}
 }
 
 func surfaces() []string {
@@ -112,11 +120,11 @@ func (l listFlags) params() (operator.FindParams, error) {
 		*d.to = v
 	}
 	if l.reference != "" {
-		kind, id, ok := strings.Cut(l.reference, ":")
-		if !ok || kind == "" || id == "" {
-			return p, usage("--resource: write TYPE:ID, as in charge:ch_91")
+		ref, err := parseResource("--resource", l.reference)
+		if err != nil {
+			return p, err
 		}
-		p.Reference = idempo.Resource{Type: kind, ID: id}
+		p.Reference = ref
 	}
 	if l.stuck {
 		if l.state != "" && l.state != string(idempo.StatePending) {
@@ -140,32 +148,35 @@ func (a *app) keysList(c *cobra.Command, l listFlags) error {
 	}
 	ctx, cancel := a.interruptible(c)
 	defer cancel()
-	_, store, err := a.opened(ctx, c)
+	d, err := a.desk(ctx, c, "", false)
 	if err != nil {
 		return err
 	}
-	defer store.Close()
-	lister, ok := store.Store.(operator.Lister)
-	if !ok {
-		return &failure{exit: exitUsage, code: "usage", message: "this store cannot list its keys"}
-	}
-	w := &keyWriter{a: a, stuck: l.stuck, lister: lister, usual: map[string]usualTime{}}
+	defer d.close()
+	shown, last := 0, idempo.Key{}
 	for {
-		page, err := lister.List(ctx, p)
+		if p.Limit = 500; l.limit > 0 {
+			p.Limit = min(500, l.limit-shown)
+		}
+		page, err := d.List(ctx, operator.ListParams{By: d.by, Find: p, Stuck: l.stuck})
 		if err != nil {
 			return interrupted(ctx, err)
 		}
 		for _, r := range page.Records {
-			if l.limit > 0 && w.shown == l.limit {
-				a.err.printf("more: --after %s\n", operator.Cursor(w.last))
-				return w.end()
-			}
-			if err := w.row(ctx, r); err != nil {
-				return interrupted(ctx, err)
+			shown, last = shown+1, r.Key
+			if err := a.printListed(r, shown == 1); err != nil {
+				return err
 			}
 		}
-		if page.Next == "" {
-			return w.end()
+		switch {
+		case page.Next == "":
+			if shown == 0 && !a.json {
+				a.err.line("no keys match")
+			}
+			return nil
+		case l.limit > 0 && shown == l.limit:
+			a.err.printf("more: --after %s\n", operator.Cursor(last))
+			return nil
 		}
 		p.After = page.Next
 	}
@@ -178,54 +189,18 @@ func interrupted(ctx context.Context, err error) error {
 	return err
 }
 
-type usualTime struct {
-	d     time.Duration
-	known bool
-}
-
-// keyWriter writes a list row by row.
-type keyWriter struct {
-	a      *app
-	lister operator.Lister
-	stuck  bool
-	usual  map[string]usualTime
-	shown  int
-	last   idempo.Key
-}
-
 const keyRow = "%-28s  %-9s  %8s  %s\n"
 
-func (w *keyWriter) row(ctx context.Context, r idempo.Record) error {
-	w.last = r.Key
-	if w.stuck {
-		u, ok := w.usual[r.Key.Operation]
-		if !ok {
-			var err error
-			if u.d, u.known, err = operator.Usual(ctx, w.lister, r.Key.Operation); err != nil {
-				return err
-			}
-			w.usual[r.Key.Operation] = u
-		}
-		if !operator.Stuck(r, u.d, u.known) {
-			return nil
-		}
+// printListed writes a row of a list, its heading before the first.
+func (a *app) printListed(r idempo.Record, first bool) error {
+	if a.json {
+		return a.out.object(listedOf(r))
 	}
-	w.shown++
-	if w.a.json {
-		return w.a.out.object(listedOf(r))
+	if first {
+		a.out.printf(keyRow, "KEY", "STATE", "CHANGED", "OPERATION")
 	}
-	if w.shown == 1 {
-		w.a.out.printf(keyRow, "KEY", "STATE", "CHANGED", "OPERATION")
-	}
-	w.a.out.printf(keyRow, r.Ref(), r.State, ago(r.Now.Sub(r.ChangedAt)), escape(r.Key.Operation))
-	return w.a.out.failed
-}
-
-func (w *keyWriter) end() error {
-	if w.shown == 0 && !w.a.json {
-		w.a.err.line("no keys match")
-	}
-	return nil
+	a.out.printf(keyRow, r.Ref(), r.State, ago(r.Now.Sub(r.ChangedAt)), escape(r.Key.Operation))
+	return a.out.failed
 }
 
 // ago is an age in its largest unit.

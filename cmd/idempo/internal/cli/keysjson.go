@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"slices"
 	"time"
 
 	"github.com/idempo/idempo"
+	"github.com/idempo/idempo/operator"
 )
 
 // listed is a record in a list, as JSON.
@@ -49,7 +51,15 @@ type shownKey struct {
 	Note        string        `json:"note,omitempty"`
 	Trace       string        `json:"trace,omitempty"`
 	Attempts    []jsonAttempt `json:"attempts"`
-	Next        []string      `json:"next"`
+	Audit       []jsonEntry   `json:"audit"`
+	Next        []jsonNext    `json:"next"`
+}
+
+// jsonNext is something that can become of a key: by itself, or by a command.
+type jsonNext struct {
+	Text    string `json:"text"`
+	Action  string `json:"action,omitempty"`
+	Command string `json:"command,omitempty"`
 }
 
 type jsonAttempt struct {
@@ -80,17 +90,24 @@ func listedOf(r idempo.Record) listed {
 	return l
 }
 
-func shownOf(r idempo.Record, earlier []idempo.Record) shownKey {
-	s := shownKey{listed: listedOf(r), Fingerprint: r.Recipe, Note: r.Note, Trace: r.Trace, Attempts: []jsonAttempt{}, Next: next(r)}
+func shownOf(shown operator.Shown) shownKey {
+	r, earlier := shown.Record, shown.Attempts
+	s := shownKey{listed: listedOf(r), Fingerprint: r.Recipe, Note: r.Note, Trace: r.Trace, Attempts: []jsonAttempt{}, Audit: []jsonEntry{}, Next: []jsonNext{}}
 	for _, ref := range r.References {
 		s.References = append(s.References, jsonRef{ref.Type, ref.ID})
 	}
-	if r.Attempt > 0 {
+	if r.Attempt > 0 && !slices.ContainsFunc(earlier, func(e idempo.Record) bool { return e.Attempt == r.Attempt }) {
 		earlier = append(earlier[:len(earlier):len(earlier)], r)
 	}
 	for _, e := range earlier {
 		s.Attempts = append(s.Attempts, jsonAttempt{e.Attempt, e.Generation, string(e.State), e.Owner, jsonTime(e.ClaimedAt), jsonTime(e.StartedAt),
 			jsonTime(e.LeaseUntil), jsonTime(e.CompletedAt), e.Note})
+	}
+	for _, e := range shown.Audit {
+		s.Audit = append(s.Audit, entryOf(e))
+	}
+	for _, n := range shown.Next {
+		s.Next = append(s.Next, jsonNext{n.Text, string(n.Action), n.Command})
 	}
 	return s
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -49,47 +50,34 @@ func notFound() *failure {
 }
 
 func (a *app) keysShow(c *cobra.Command, s showFlags, args []string) error {
-	switch byParts := s.tenant != "" || s.operation != "" || s.id != ""; {
-	case len(args) == 1 && byParts:
-		return usage("give a reference, or --tenant --operation --id, not both")
-	case len(args) == 1:
-		if _, err := operator.ParseRef(args[0]); err != nil {
-			return usage("%s is %v", quoteWord(args[0]), err)
-		}
-	case s.tenant == "" || s.operation == "" || s.id == "":
-		return usage("name the key: its reference, or --tenant, --operation and --id")
-	}
-	ctx, cancel := a.interruptible(c)
-	defer cancel()
-	settings, store, err := a.opened(ctx, c)
+	target, err := s.target(args)
 	if err != nil {
 		return err
 	}
-	defer store.Close()
-	refs := args
-	if len(args) == 0 {
-		if refs, err = references(settings, store, s); err != nil {
+	ctx, cancel := a.interruptible(c)
+	defer cancel()
+	d, err := a.desk(ctx, c, "", false)
+	if err != nil {
+		return err
+	}
+	defer d.close()
+	if target.Ref == "" { // a digest key that is not at hand is no "no such key"
+		if _, err := references(d.settings, d.store, s); err != nil {
 			return err
 		}
 	}
-	r, err := find(ctx, store, refs)
+	shown, err := d.Show(ctx, operator.ShowParams{By: d.by, Target: target})
 	if err != nil {
 		return interrupted(ctx, err)
 	}
-	if s.body {
-		return a.writeBody(ctx, settings, store, s, r)
+	switch {
+	case s.body:
+		return a.writeBody(ctx, d.settings, d.store, s, shown.Record)
+	case a.json:
+		return a.out.object(shownOf(shown))
 	}
-	var earlier []idempo.Record
-	if h, ok := store.Store.(operator.Historian); ok {
-		if earlier, err = h.Attempts(ctx, r.Key); err != nil {
-			return interrupted(ctx, err)
-		}
-	}
-	if a.json {
-		return a.out.object(shownOf(r, earlier))
-	}
-	a.printRecord(r, earlier)
-	return nil
+	a.printRecord(shown)
+	return a.out.failed
 }
 
 // references are the references that a key has under each digest key, the newest first.
@@ -113,23 +101,6 @@ func references(c *config.Settings, store *database.Store, s showFlags) ([]strin
 		refs = append(refs, ref)
 	}
 	return refs, nil
-}
-
-func find(ctx context.Context, store *database.Store, refs []string) (idempo.Record, error) {
-	l, ok := store.Store.(operator.Lister)
-	if !ok {
-		return idempo.Record{}, &failure{exit: exitUsage, code: "usage", message: "this store cannot look up a reference"}
-	}
-	for _, ref := range refs {
-		page, err := l.List(ctx, operator.FindParams{Ref: strings.ToLower(ref), Limit: 1})
-		if err != nil {
-			return idempo.Record{}, err
-		}
-		if len(page.Records) > 0 {
-			return page.Records[0], nil
-		}
-	}
-	return idempo.Record{}, notFound()
 }
 
 func (a *app) writeBody(ctx context.Context, c *config.Settings, store *database.Store, s showFlags, r idempo.Record) error {
@@ -172,7 +143,8 @@ func decrypted(ctx context.Context, c *config.Settings, store *database.Store, s
 }
 
 // printRecord writes a record for a person, in at most 80 columns where the data allows it.
-func (a *app) printRecord(r idempo.Record, earlier []idempo.Record) {
+func (a *app) printRecord(shown operator.Shown) {
+	r, earlier := shown.Record, shown.Attempts
 	row := func(name, format string, args ...any) {
 		a.out.line(fmt.Sprintf("%-12s ", name) + escape(fmt.Sprintf(format, args...)))
 	}
@@ -184,9 +156,12 @@ func (a *app) printRecord(r idempo.Record, earlier []idempo.Record) {
 	row("surface", "%s", orDash(r.Surface))
 	row("fingerprint", "%s", orDash(recipeText(r.Recipe)))
 	for _, e := range earlier {
+		if e.State == idempo.StatePending {
+			e.State = "ended without an answer"
+		}
 		a.printAttempt(e)
 	}
-	if r.Attempt > 0 {
+	if r.Attempt > 0 && !slices.ContainsFunc(earlier, func(e idempo.Record) bool { return e.Attempt == r.Attempt }) {
 		a.printAttempt(r)
 	}
 	if r.State == idempo.StateCompleted || r.State == idempo.StateExpired {
@@ -214,8 +189,19 @@ func (a *app) printRecord(r idempo.Record, earlier []idempo.Record) {
 	if r.Trace != "" {
 		row("trace", "%s", r.Trace)
 	}
-	for _, line := range next(r) {
-		row("next", "%s", line)
+	for _, e := range shown.Audit {
+		outcome := e.Outcome
+		if e.Code != "" {
+			outcome = e.Code
+		}
+		row("audit", "%s  %s  %s", a.moment(e.At), e.Action, outcome)
+		a.out.line(wrap(escape(entryText(e)), strings.Repeat(" ", 13), 80))
+	}
+	for _, n := range shown.Next {
+		a.out.line(strings.Replace(wrap(escape(n.Text), strings.Repeat(" ", 13), 80), strings.Repeat(" ", 13), fmt.Sprintf("%-12s ", "next"), 1))
+		if n.Command != "" {
+			a.out.line(strings.Repeat(" ", 15) + escape(n.Command))
+		}
 	}
 }
 
@@ -262,31 +248,6 @@ func resultText(r idempo.Record) string {
 		text += ", encrypted under " + r.Sealed
 	}
 	return text
-}
-
-// next says what can still become of a key.
-func next(r idempo.Record) []string {
-	switch {
-	case r.State == idempo.StatePending && r.Lapsed(r.Now) && r.StartedAt.IsZero():
-		return []string{"the next call with this key runs"}
-	case r.State == idempo.StatePending:
-		return []string{"its owner answers, or the lease ends"}
-	case r.State == idempo.StateInDoubt && r.OnCrash == idempo.OnCrashProbe:
-		return []string{"the probe settles it, or its owner's late answer"}
-	case r.State == idempo.StateInDoubt && r.OnCrash == idempo.OnCrashRerun:
-		return []string{"the next call with this key runs again, with the same derived key"}
-	case r.State == idempo.StateInDoubt:
-		return []string{"only its owner's late answer settles it: find out what happened"}
-	case r.State == idempo.StateFailed:
-		return []string{"the next call with this key and the same request runs"}
-	case r.State == idempo.StateCompleted && r.Sealed != "":
-		return []string{"calls with this key get the stored answer", "idempo keys show --tenant T --operation O --id KEY --body"}
-	case r.State == idempo.StateCompleted:
-		return []string{"calls with this key get the stored answer", "idempo keys show " + r.Ref() + " --body"}
-	case r.State == idempo.StateExpired:
-		return []string{"calls with this key are told that it happened"}
-	}
-	return nil
 }
 
 func orDash(s string) string {

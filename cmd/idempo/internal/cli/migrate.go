@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -17,14 +18,31 @@ func (a *app) migrateCommand() *cobra.Command {
 	return c
 }
 
-// schema opens the schema of the configured store.
-func (a *app) schema(c *cobra.Command) (*config.Settings, *database.Schema, error) {
-	s, err := a.settings(c)
+// schema is the schema of the configured store, and how it is.
+type schema struct {
+	*database.Schema
+	store config.Store
+	was   database.Status
+}
+
+// onSchema opens the schema of the configured store, looks at it and does do; a signal ends the context.
+func (a *app) onSchema(c *cobra.Command, do func(ctx context.Context, s schema) error) error {
+	settings, err := a.settings(c)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	m, err := database.Schemas(s.Store)
-	return s, m, storeFailure(err)
+	m, err := database.Schemas(settings.Store)
+	if err != nil {
+		return storeFailure(err)
+	}
+	defer m.Close()
+	ctx, cancel := a.interruptible(c)
+	defer cancel()
+	was, err := m.Status(ctx)
+	if err != nil {
+		return storeFailure(err)
+	}
+	return do(ctx, schema{m, settings.Store, was})
 }
 
 func (a *app) migrateStatusCommand() *cobra.Command {
@@ -33,36 +51,30 @@ func (a *app) migrateStatusCommand() *cobra.Command {
 		Example:     "idempo migrate status --store ./idempo.db\nidempo migrate status --store ./idempo.db --json",
 		Annotations: exits(exitNo, exitUnreachable, exitUnsafe),
 		RunE: func(c *cobra.Command, _ []string) error {
-			s, m, err := a.schema(c)
-			if err != nil {
-				return err
-			}
-			defer m.Close()
-			ctx, cancel := a.interruptible(c)
-			defer cancel()
-			st, err := m.Status(ctx)
-			if err != nil {
-				return storeFailure(err)
-			}
-			if err := a.printStatus(s.Store, st); err != nil {
-				return err
-			}
-			switch {
-			case st.Newer || st.Problem != nil:
-				message := "the schema is of a newer release"
-				if st.Problem != nil {
-					message = st.Problem.Error()
-				}
-				return &failure{exit: exitUnsafe, code: "schema_new", message: message}
-			case len(st.Pending) > 0:
-				return &failure{exit: exitNo, silent: true}
-			}
-			return nil
+			return a.onSchema(c, func(_ context.Context, s schema) error { return a.migrateStatus(s) })
 		},
 	}
 	c.Flags().Bool("json", false, "one JSON object")
 	a.storeFlags(c)
 	return c
+}
+
+// migrateStatus prints the status; what does not fit, or is missing, decides the exit code.
+func (a *app) migrateStatus(s schema) error {
+	if err := a.printStatus(s.store, s.was); err != nil {
+		return err
+	}
+	switch {
+	case s.was.Newer || s.was.Problem != nil:
+		message := "the schema is of a newer release"
+		if s.was.Problem != nil {
+			message = s.was.Problem.Error()
+		}
+		return &failure{exit: exitUnsafe, code: "schema_new", message: message}
+	case len(s.was.Pending) > 0:
+		return &failure{exit: exitNo, silent: true}
+	}
+	return nil
 }
 
 func (a *app) printStatus(store config.Store, st database.Status) error {
@@ -105,36 +117,29 @@ func (a *app) migrateUpCommand() *cobra.Command {
 		Example:     "idempo migrate up --store ./idempo.db\nidempo migrate up --config idempo.yaml",
 		Annotations: exits(exitUnreachable, exitUnsafe, exitInterrupted),
 		RunE: func(c *cobra.Command, _ []string) error {
-			_, m, err := a.schema(c)
-			if err != nil {
-				return err
-			}
-			defer m.Close()
-			ctx, cancel := a.interruptible(c)
-			defer cancel()
-			before, err := m.Status(ctx)
-			if err != nil {
-				return storeFailure(err)
-			}
-			if before.Newer || before.Problem != nil {
-				return &failure{exit: exitUnsafe, code: "schema_new", message: fmt.Sprintf("the schema has version %d, this binary knows %d: nothing was done", before.Version, before.Known)}
-			}
-			if err := m.Up(ctx); err != nil {
-				if ctx.Err() != nil {
-					return &failure{exit: exitInterrupted, code: "interrupted", message: "stopped; what is applied stays, and another migrate up goes on"}
-				}
-				return storeFailure(err)
-			}
-			if before.Version == before.Known {
-				a.out.printf("schema version %d, nothing to do\n", before.Known)
-				return nil
-			}
-			a.out.printf("schema version %d, was %d\n", before.Known, before.Version)
-			return nil
+			return a.onSchema(c, a.migrateUp)
 		},
 	}
 	a.storeFlags(c)
 	return c
+}
+
+func (a *app) migrateUp(ctx context.Context, s schema) error {
+	if s.was.Newer || s.was.Problem != nil {
+		return &failure{exit: exitUnsafe, code: "schema_new", message: fmt.Sprintf("the schema has version %d, this binary knows %d: nothing was done", s.was.Version, s.was.Known)}
+	}
+	if err := s.Up(ctx); err != nil {
+		if ctx.Err() != nil {
+			return &failure{exit: exitInterrupted, code: "interrupted", message: "stopped; what is applied stays, and another migrate up goes on"}
+		}
+		return storeFailure(err)
+	}
+	if s.was.Version == s.was.Known {
+		a.out.printf("schema version %d, nothing to do\n", s.was.Known)
+		return nil
+	}
+	a.out.printf("schema version %d, was %d\n", s.was.Known, s.was.Version)
+	return nil
 }
 
 func (a *app) migratePrintCommand() *cobra.Command {
@@ -165,40 +170,31 @@ func (a *app) migratePrintCommand() *cobra.Command {
 }
 
 func (a *app) migrateDownCommand() *cobra.Command {
-	var yes bool
+	var q asking
 	c := &cobra.Command{
 		Use: "down", Short: "take the newest migration back, unless rows would be lost",
 		Example:     "idempo migrate down --store ./idempo.db --yes\nidempo migrate down --config idempo.yaml --yes",
 		Annotations: exits(exitNo, exitUnreachable, exitUnsafe),
 		RunE: func(c *cobra.Command, _ []string) error {
-			s, m, err := a.schema(c)
-			if err != nil {
-				return err
-			}
-			defer m.Close()
-			ctx, cancel := a.interruptible(c)
-			defer cancel()
-			st, err := m.Status(ctx)
-			switch {
-			case err != nil:
-				return storeFailure(err)
-			case st.Version == 0:
-				return &failure{exit: exitNo, code: "wrong_state", message: "no migration is applied; nothing was done"}
-			case !yes:
-				last := st.Applied[len(st.Applied)-1]
-				question := fmt.Sprintf("Take back migration %04d_%s of %s?", last.Version, last.Name, database.Name(s.Store))
-				if f := a.confirm(question); f != nil {
-					return f
-				}
-			}
-			if err := m.Down(ctx); err != nil {
-				return &failure{exit: exitNo, code: "wrong_state", message: err.Error()}
-			}
-			a.out.printf("schema version %d, was %d\n", st.Version-1, st.Version)
-			return nil
+			return a.onSchema(c, func(ctx context.Context, s schema) error { return a.migrateDown(ctx, s, q) })
 		},
 	}
-	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	c.Flags().BoolVar(&q.yes, "yes", false, "do not ask")
 	a.storeFlags(c)
 	return c
+}
+
+func (a *app) migrateDown(ctx context.Context, s schema, q asking) error {
+	if s.was.Version == 0 {
+		return &failure{exit: exitNo, code: "wrong_state", message: "no migration is applied; nothing was done"}
+	}
+	last := s.was.Applied[len(s.was.Applied)-1]
+	if f := a.confirm(fmt.Sprintf("Take back migration %04d_%s of %s?", last.Version, last.Name, database.Name(s.store)), q); f != nil {
+		return f
+	}
+	if err := s.Down(ctx); err != nil {
+		return &failure{exit: exitNo, code: "wrong_state", message: err.Error()}
+	}
+	a.out.printf("schema version %d, was %d\n", s.was.Version-1, s.was.Version)
+	return nil
 }

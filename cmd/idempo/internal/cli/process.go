@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"io"
@@ -62,6 +63,7 @@ type app struct {
 	json     bool   // --json was given
 	color    string // --color
 	flags    sharedFlags
+	input    *bufio.Reader // see lines
 }
 
 // env returns a variable of the process; empty counts as not set.
@@ -106,6 +108,26 @@ func (a *app) userDir(xdg, unixDefault, darwin, windows string) string {
 		return ""
 	}
 	return filepath.Join(home, unixDefault)
+}
+
+// twice returns a channel that is closed by the first signal, for work that ends in order, and a context that ends at the second.
+func (a *app) twice(c *cobra.Command) (context.Context, <-chan struct{}, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(c.Context())
+	stop := make(chan struct{})
+	go func() {
+		select {
+		case <-a.signals:
+			close(stop)
+		case <-ctx.Done():
+			return
+		}
+		select {
+		case <-a.signals:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, stop, cancel
 }
 
 // interruptible returns a context that ends at the first signal.

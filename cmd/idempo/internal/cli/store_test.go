@@ -429,6 +429,18 @@ func TestServe(t *testing.T) {
 	})
 }
 
+// shellSplit splits a line as a shell does, with double quotes only.
+func shellSplit(line string) (words []string) {
+	for i, part := range strings.Split(line, `"`) {
+		if i%2 == 1 {
+			words = append(words, part)
+		} else {
+			words = append(words, strings.Fields(part)...)
+		}
+	}
+	return words
+}
+
 func TestExamplesRun(t *testing.T) {
 	t.Parallel()
 	for _, c := range everyCommand() {
@@ -439,7 +451,7 @@ func TestExamplesRun(t *testing.T) {
 				s.seeded()
 				s.file("idempo.yaml", "version: 1\nstore: {sqlite: idempo.db}\nsecurity: {digest_keys: [{id: d1, value: 0123456789abcdef0123456789abcdef-}]}\n")
 				line, _, _ := strings.Cut(example, " > ")
-				words := strings.Fields(line)
+				words := shellSplit(line)
 				if words[0] != "idempo" {
 					t.Fatal("not a command of ours")
 				}

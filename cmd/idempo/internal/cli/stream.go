@@ -42,6 +42,9 @@ func (s *stream) object(v any) error {
 
 // terminal says whether a person sees what is written to w.
 func terminal(w any) bool {
+	if t, ok := w.(interface{ Terminal() bool }); ok { // what stands for one
+		return t.Terminal()
+	}
 	f, ok := w.(*os.File)
 	if !ok {
 		return false

@@ -188,16 +188,10 @@ func (s *Server) open(ctx context.Context) (err error) {
 
 // assemble makes the engine and what stands on it.
 func (s *Server) assemble() (err error) {
-	c, e := s.settings, s.settings.Engine
-	s.engine, err = idempo.New(s.store.Store, idempo.Config{
-		DigestKeys: s.keys.secrets, EncryptionKeys: EncryptionKeys(c), Logger: s.log,
-		Quota:    idempo.Quota{InFlight: c.Quota.InFlight, NewPerSecond: float64(c.Quota.NewPerSecond), Burst: c.Quota.Burst},
-		Observer: observers{s.metrics, s.health, eventLog{s.log}},
-		Lease:    e.Lease, Renew: e.Renew, Retention: e.Retention, Tombstone: e.Tombstone, IssuedFor: e.IssuedFor,
-		MaxResult: e.MaxResult, AcquireTimeout: c.Store.AcquireTimeout, CompleteBudget: e.CompleteBudget, TxRetries: e.TxRetries,
-		MaxWaiters: e.MaxWaiters, Wait: e.Wait, ProbeEvery: e.ProbeEvery, SweepEvery: e.SweepEvery, SweepBatch: e.SweepBatch,
-	})
-	if err != nil {
+	c := s.settings
+	config := engineConfig(c, s.keys.secrets)
+	config.Logger, config.Observer = s.log, observers{s.metrics, s.health, eventLog{s.log}}
+	if s.engine, err = idempo.New(s.store.Store, config); err != nil {
 		return err
 	}
 	g := c.Gateway

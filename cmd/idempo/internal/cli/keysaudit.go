@@ -1,0 +1,198 @@
+package cli
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/idempo/idempo"
+	"github.com/idempo/idempo/cmd/idempo/internal/config"
+	"github.com/idempo/idempo/operator"
+)
+
+// auditFlags are the filters of keys audit.
+type auditFlags struct {
+	tenant, operation, by, action, outcome string
+	older, newer                           string
+	newest                                 bool
+	limit                                  int
+	after                                  string
+}
+
+func (a *app) keysAuditCommand() *cobra.Command {
+	var l auditFlags
+	c := &cobra.Command{
+		Use: "audit [REFERENCE]", Short: "list what operators did, and what they were refused",
+		Long: "List the audit: every settling, release, retry, purge and reveal, by whom and why, the oldest first. Rows are " +
+			"committed with the change, are never altered, and outlive their keys. With --json this is the export.",
+		Example:     "idempo keys audit --newest --limit 20\nidempo keys audit --outcome refused --newer-than 7d --json",
+		Annotations: exits(exitUnreachable, exitUnsafe, exitInterrupted),
+		Args:        cobra.MaximumNArgs(1),
+		RunE:        func(c *cobra.Command, args []string) error { return a.keysAudit(c, l, args) },
+	}
+	f := c.Flags()
+	f.StringVar(&l.tenant, "tenant", "", "`tenant`")
+	f.StringVar(&l.operation, "operation", "", "`name` of the operation")
+	f.StringVar(&l.by, "by", "", "`actor`")
+	f.StringVar(&l.action, "action", "", "`action`: resolve release retry purge reveal")
+	f.StringVar(&l.outcome, "outcome", "", "`outcome`: done refused")
+	f.StringVar(&l.older, "older-than", "", "at least this `long` ago")
+	f.StringVar(&l.newer, "newer-than", "", "less than this `long` ago")
+	f.BoolVar(&l.newest, "newest", false, "the newest first")
+	f.IntVar(&l.limit, "limit", 0, "stop after this `many`; 0: all")
+	f.StringVar(&l.after, "after", "", "go on after this `cursor`")
+	f.Bool("json", false, "one JSON object per line")
+	a.storeFlags(c)
+	return c
+}
+
+// params checks the filters before any store is opened. Ages count from this machine's clock.
+func (l auditFlags) params(args []string) (p operator.ReadAuditParams, err error) {
+	find := operator.AuditParams{Key: idempo.Key{Tenant: l.tenant, Operation: l.operation}, Actor: l.by, Action: operator.Action(l.action),
+		Outcome: l.outcome, Newest: l.newest, After: l.after, Limit: 500}
+	if l.action != "" {
+		var words []string
+		for _, a := range operator.Actions() {
+			words = append(words, string(a))
+		}
+		if f := checkWord("--action", l.action, words...); f != nil {
+			return p, f
+		}
+	}
+	if l.outcome != "" {
+		if f := checkWord("--outcome", l.outcome, operator.OutcomeDone, operator.OutcomeRefused); f != nil {
+			return p, f
+		}
+	}
+	for _, d := range []struct {
+		flag, text string
+		to         *time.Time
+	}{{"--older-than", l.older, &find.Until}, {"--newer-than", l.newer, &find.Since}} {
+		if d.text == "" {
+			continue
+		}
+		v, err := config.ParseDuration(d.text)
+		if err != nil {
+			return p, usage("%s: %v", d.flag, err)
+		}
+		*d.to = time.Now().Add(-v)
+	}
+	if l.limit < 0 {
+		return p, usage("--limit: must not be negative")
+	}
+	if _, err := find.WithDefaults(); err != nil {
+		return p, usage("--after: %v", err)
+	}
+	p.Find = find
+	if len(args) == 1 {
+		if _, err := operator.ParseRef(args[0]); err != nil {
+			return p, usage("%s is %v", quoteWord(args[0]), err)
+		}
+		p.KeyOf.Ref = args[0]
+	}
+	return p, nil
+}
+
+func (a *app) keysAudit(c *cobra.Command, l auditFlags, args []string) error {
+	p, err := l.params(args)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := a.interruptible(c)
+	defer cancel()
+	d, err := a.desk(ctx, c, "", false)
+	if err != nil {
+		return err
+	}
+	defer d.close()
+	p.By = d.by
+	shown := 0
+	for {
+		if l.limit > 0 {
+			p.Find.Limit = min(500, l.limit-shown)
+		}
+		page, err := d.Audit(ctx, p)
+		if err != nil {
+			return interrupted(ctx, err)
+		}
+		for _, e := range page.Entries {
+			shown++
+			if err := a.printEntry(e); err != nil {
+				return err
+			}
+		}
+		switch {
+		case page.Next == "":
+			if shown == 0 && !a.json {
+				a.err.line("no audit rows match")
+			}
+			return nil
+		case l.limit > 0 && shown == l.limit:
+			a.err.printf("more: --after %s\n", page.Next)
+			return nil
+		}
+		p.Find.After = page.Next
+	}
+}
+
+// jsonEntry is an audit row, as JSON.
+type jsonEntry struct {
+	Schema    int        `json:"schema"`
+	ID        int64      `json:"id"`
+	At        *time.Time `json:"at"`
+	Actor     string     `json:"actor"`
+	Role      string     `json:"role"`
+	Channel   string     `json:"channel"`
+	Action    string     `json:"action"`
+	Outcome   string     `json:"outcome"`
+	Code      string     `json:"code,omitempty"`
+	KeyRef    string     `json:"key_ref"`
+	Tenant    string     `json:"tenant"`
+	Operation string     `json:"operation"`
+	Attempt   int64      `json:"attempt"`
+	Before    string     `json:"before"`
+	After     string     `json:"after"`
+	Reason    string     `json:"reason"`
+	Evidence  string     `json:"evidence,omitempty"`
+}
+
+func entryOf(e operator.Entry) jsonEntry {
+	return jsonEntry{1, e.ID, jsonTime(e.At), e.Actor, string(e.Role), e.Channel, string(e.Action), e.Outcome, e.Code, e.Key.Ref(), e.Key.Tenant, e.Key.Operation,
+		e.Attempt, string(e.Before), string(e.After), e.Reason, e.Evidence}
+}
+
+// printEntry writes an audit row: for a person two lines or more, of 80 columns where the data allows it.
+func (a *app) printEntry(e operator.Entry) error {
+	if a.json {
+		return a.out.object(entryOf(e))
+	}
+	outcome := e.Outcome
+	if e.Code != "" {
+		outcome = e.Code
+	}
+	a.out.printf("%s  %-7s  %-28s  %s\n", a.moment(e.At), e.Action, orDash(e.Key.Ref()), escape(outcome))
+	a.out.line(wrap(escape(entryText(e)), "  ", 80))
+	return a.out.failed
+}
+
+// entryText is what changed, by whom and why.
+func entryText(e operator.Entry) string {
+	after := e.After
+	if after == "" {
+		after = "removed"
+	}
+	text := "by " + e.Actor
+	if e.Outcome == operator.OutcomeDone && e.Action != operator.ActionReveal {
+		text = fmt.Sprintf("%s → %s, attempt %d, %s", e.Before, after, e.Attempt, text)
+	} else if e.Before != "" {
+		text = fmt.Sprintf("%s, attempt %d, %s", e.Before, e.Attempt, text)
+	}
+	if e.Reason != "" {
+		text += ": " + e.Reason
+	}
+	if e.Evidence != "" {
+		text += " (" + e.Evidence + ")"
+	}
+	return text
+}
