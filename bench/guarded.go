@@ -18,12 +18,14 @@ import (
 	"github.com/idempo/idempo/sqlite"
 )
 
-func engineOver(store idempo.Store) (*idempo.Engine, error) {
-	return idempo.New(store, idempo.Config{
+func settingsOf() idempo.Config {
+	return idempo.Config{
 		DigestKeys: []idempo.Secret{{ID: "d1", Value: []byte("0123456789abcdef0123456789abcdef")}},
 		Operations: []idempo.Operation{{Name: "create-order", Guard: idempo.GuardAtomic}, {Name: "send-parcel", Guard: idempo.GuardLeased}},
-	})
+	}
 }
+
+func engineOver(store idempo.Store) (*idempo.Engine, error) { return idempo.New(store, settingsOf()) }
 
 func requestOf(op string, n int64) idempo.Request {
 	return idempo.Request{Key: idempo.Key{Tenant: "acct_7", Operation: op, ID: strconv.FormatInt(n, 10)}, Input: [][]byte{[]byte(`{"amount":12}`)}, Surface: "http"}
@@ -37,24 +39,36 @@ func wantRun(b idempo.Begun, err error) error {
 	return err
 }
 
-func (p *pg) engine(ctx context.Context) (*idempo.Engine, error) {
+func (p *pg) store(ctx context.Context) (idempo.Store, error) {
 	o := idempgx.Options{Schema: p.schema}
 	if err := idempgx.Migrate(ctx, p.pool, o); err != nil {
 		return nil, err
 	}
-	store, err := idempgx.New(ctx, p.pool, o)
+	return idempgx.New(ctx, p.pool, o)
+}
+
+func (p *pg) engine(ctx context.Context) (*idempo.Engine, error) {
+	store, err := p.store(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return engineOver(store)
 }
 
+// rowAnd is the work: one row, and an answer of body.
+func rowAnd(body []byte) func(context.Context, *idempo.Claim) (idempo.Result, error) {
+	return func(ctx context.Context, c *idempo.Claim) (idempo.Result, error) {
+		n, err := strconv.ParseInt(c.Key().ID, 10, 64)
+		if err == nil {
+			_, err = idempgx.Tx(ctx).Exec(ctx, insertOrder, n, answerBody)
+		}
+		return idempo.Result{Status: 201, Body: body}, err
+	}
+}
+
 func guardedPgx(e *idempo.Engine) contender {
 	return contender{"idempgx", func(ctx context.Context, n int64) error {
-		return wantRun(e.Do(ctx, requestOf("create-order", n), func(ctx context.Context, _ *idempo.Claim) (idempo.Result, error) {
-			_, err := idempgx.Tx(ctx).Exec(ctx, insertOrder, n, answerBody)
-			return idempo.Result{Status: 201, Body: []byte(answerBody)}, err
-		}))
+		return wantRun(e.Do(ctx, requestOf("create-order", n), rowAnd([]byte(answerBody))))
 	}}
 }
 

@@ -69,22 +69,18 @@ func (s *Store) updateChange(ctx context.Context, t *session, c *change, w writi
 func (s *Store) writeChange(ctx context.Context, t *session, c *change, rec idempo.Record) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var st Statement
-	var n int
+	var put []Statement
 	switch {
 	case rec.State == "" && c.from.State == "":
 		t.drop(c)
 		return nil
 	case rec.State == "":
-		st = s.removeStatement(t, c.from, &n)
-	case c.from.State == "":
-		rec.Key = c.key
-		st = s.putStatement(rec, c.ids, t.start, timeout(t))
+		put = []Statement{s.removeStatement(t, c.from, new(int))}
 	default:
-		st = s.swapStatement(c.from, rec, swapping{ids: c.ids, must: true, start: t.start, wait: timeout(t)})
-		st.Row = counted(&n)
+		rec.Key = c.key
+		put = s.replacing(t, c, rec, t.start)
 	}
-	if err := s.runLocked(ctx, t, append(s.removals(t, c.over), st)...); err != nil {
+	if err := s.runLocked(ctx, t, append(s.removals(t, c.over), put...)...); err != nil {
 		return err
 	}
 	t.drop(c)

@@ -199,15 +199,8 @@ func (s *Store) completeAtomic(ctx context.Context, t *session, p idempo.Complet
 // finish writes rec in the place of c.from, at once in a caller's transaction, else with COMMIT. t is locked.
 func (s *Store) finish(ctx context.Context, t *session, c *change, rec idempo.Record, failing bool, next []Statement) error {
 	statements := func(start any) []Statement {
-		var st Statement
-		if c.from.State == "" {
-			st = s.putStatement(rec, c.ids, start, timeout(t))
-		} else {
-			var n int
-			st = s.swapStatement(c.from, rec, swapping{ids: c.ids, must: true, start: start, wait: timeout(t)})
-			st.Row = counted(&n)
-		}
-		return append(append(s.removals(t, c.over), st), next...)
+		put := s.replacing(t, c, rec, start)
+		return append(append(s.removals(t, c.over), put...), next...)
 	}
 	if !t.own {
 		if err := s.port.Run(ctx, t.tx, statements(nil)...); err != nil {

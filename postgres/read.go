@@ -73,6 +73,28 @@ func (s *Store) read(ctx context.Context, t *session, key idempo.Key, ids []stri
 	return r, nil
 }
 
+// look reads what p's key stands for. A key's record is under its first digest but while digest keys are being changed, so
+// that one is asked for alone at first.
+func (s *Store) look(ctx context.Context, t *session, p idempo.LookupParams, ids []string) (rows, error) {
+	var r rows
+	st := s.reading(&r, p.Key, ids[:1], p.Now)
+	if p.WithoutBody {
+		st = s.q["lookup"].with(nil, "tenant_id", p.Key.Tenant, "operation", p.Key.Operation, "idempotency_key", []byte(p.Key.ID), "now", clock(p.Now))
+		st.Row = r.collect()
+	}
+	if err := s.run(ctx, t, st); err != nil {
+		return rows{}, err
+	}
+	if len(r.recs) > 0 {
+		if _, live := r.recs[0].Effective(r.now); live || len(ids) == 1 {
+			return r, nil
+		}
+	} else if len(ids) == 1 && !r.alias {
+		return r, nil
+	}
+	return s.read(ctx, t, p.Key, append(ids, ids[0]), p.Now)
+}
+
 // Lookup implements idempo.Store. In a transaction it sees what the transaction did.
 func (s *Store) Lookup(ctx context.Context, p idempo.LookupParams) (idempo.Record, error) {
 	t, err := s.enter(ctx, "lookup", p.Key)
@@ -80,17 +102,7 @@ func (s *Store) Lookup(ctx context.Context, p idempo.LookupParams) (idempo.Recor
 		return idempo.Record{}, err
 	}
 	ids := append([]string{p.Key.ID}, p.Aliases...)
-	var r rows
-	if p.WithoutBody && len(ids) == 1 {
-		st := s.q["lookup"].with(nil, "tenant_id", p.Key.Tenant, "operation", p.Key.Operation, "idempotency_key", []byte(p.Key.ID), "now", clock(p.Now))
-		st.Row = r.collect()
-		err = s.run(ctx, t, st)
-		if err == nil && r.alias {
-			r, err = s.read(ctx, t, p.Key, ids, p.Now)
-		}
-	} else {
-		r, err = s.read(ctx, t, p.Key, ids, p.Now)
-	}
+	r, err := s.look(ctx, t, p, ids)
 	if err != nil {
 		return idempo.Record{}, failed("lookup", p.Key, err, t != nil)
 	}

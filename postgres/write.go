@@ -51,14 +51,27 @@ func counted(n *int) func(func(...any) error) error {
 	}
 }
 
-// putStatement inserts rec where nothing was; it fails rather than write nothing.
-func (s *Store) putStatement(rec idempo.Record, ids []string, start, timeout any) Statement {
-	name, extra := "finish", []any{"start", start, "timeout", timeout}
-	if len(ids) > 1 || rec.State != idempo.StateCompleted {
-		name = "put_many"
-		extra = append(extra, "digests", digests(ids), "watch_at", watch(rec, time.Time{}))
+// putStatements insert rec where nothing was, under all of ids; they fail rather than write nothing.
+func (s *Store) putStatements(rec idempo.Record, ids []string, start, timeout any) []Statement {
+	v := values(rec, time.Time{})
+	if rec.State != idempo.StateCompleted {
+		return []Statement{s.q["put_many"].with(v, "start", start, "timeout", timeout, "digests", digests(ids), "watch_at", watch(rec, time.Time{}))}
 	}
-	return s.q[name].with(values(rec, time.Time{}), extra...)
+	put := []Statement{s.q["finish"].with(v, "start", start)}
+	if len(ids) > 1 {
+		put = append(put, s.q["alias"].with(v, "digests", digests(ids[1:])))
+	}
+	return put
+}
+
+// replacing writes rec in the place of what c was read from, or fails.
+func (s *Store) replacing(t *session, c *change, rec idempo.Record, start any) []Statement {
+	if c.from.State == "" {
+		return s.putStatements(rec, c.ids, start, timeout(t))
+	}
+	st := s.swapStatement(c.from, rec, swapping{ids: c.ids, must: true, start: start, wait: timeout(t)})
+	st.Row = counted(new(int))
+	return []Statement{st}
 }
 
 // removeStatement deletes the row of old with its aliases and earlier attempts, if it is still there.

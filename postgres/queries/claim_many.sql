@@ -7,8 +7,14 @@ given as materialized (
 ),
 seen as materialized (
     select g.place, r.* from given g
-    join {table records} a on a.tenant_id = $tenant_id and a.operation = $operation and a.idempotency_key = g.digest
-    join {table records} r on r.tenant_id = $tenant_id and r.operation = $operation and r.idempotency_key = coalesce(a.alias_of, a.idempotency_key)
+    cross join lateral (
+        select coalesce(alias_of, idempotency_key) as digest from {table records}
+        where tenant_id = $tenant_id and operation = $operation and idempotency_key = g.digest limit 1
+    ) a
+    cross join lateral (
+        select * from {table records}
+        where tenant_id = $tenant_id and operation = $operation and idempotency_key = a.digest limit 1
+    ) r
 ),
 won as (
     insert into {table records} (tenant_id, operation, idempotency_key, request_hash, request_recipe, request_detail,

@@ -3,8 +3,14 @@ select case when $idle is null then '' else set_config('idle_in_transaction_sess
     (date_part('epoch', transaction_timestamp()) * 1000000)::bigint,
     case when exists (
         select from unnest(string_to_array($digests, ',')) g (digest)
-        join {table records} a on a.tenant_id = $tenant_id and a.operation = $operation and a.idempotency_key = decode(g.digest, 'hex')
-        join {table records} r on r.tenant_id = $tenant_id and r.operation = $operation and r.idempotency_key = coalesce(a.alias_of, a.idempotency_key)
+        cross join lateral (
+            select coalesce(alias_of, idempotency_key) as digest from {table records}
+            where tenant_id = $tenant_id and operation = $operation and idempotency_key = decode(g.digest, 'hex') limit 1
+        ) a
+        cross join lateral (
+            select state, gone_at from {table records}
+            where tenant_id = $tenant_id and operation = $operation and idempotency_key = a.digest limit 1
+        ) r
         where r.state in ('completed', 'expired') and (r.gone_at is null or r.gone_at > coalesce($now, clock_timestamp()))
     ) then null
     else (select bool_and(pg_try_advisory_xact_lock(l::bigint)) from unnest(string_to_array($locks, ',')) l) end,

@@ -2,6 +2,13 @@
 -- several of them stand for comes several times.
 select {columns r}, coalesce($now, clock_timestamp())
 from unnest(string_to_array($digests, ',')) with ordinality g (digest, place)
-join {table records} a on a.tenant_id = $tenant_id and a.operation = $operation and a.idempotency_key = decode(g.digest, 'hex')
-join {table records} r on r.tenant_id = $tenant_id and r.operation = $operation and r.idempotency_key = coalesce(a.alias_of, a.idempotency_key)
+-- limit 1: each is looked up by its whole key. A join may read all keys of the operation instead.
+cross join lateral (
+    select coalesce(alias_of, idempotency_key) as digest from {table records}
+    where tenant_id = $tenant_id and operation = $operation and idempotency_key = decode(g.digest, 'hex') limit 1
+) a
+cross join lateral (
+    select * from {table records}
+    where tenant_id = $tenant_id and operation = $operation and idempotency_key = a.digest limit 1
+) r
 order by g.place

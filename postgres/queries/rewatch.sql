@@ -2,7 +2,7 @@
 with t as materialized (select clock_timestamp() as now),
 stale as materialized (
     select r.ctid as place from {table records} r, t
-    where r.watch_at <= t.now and (
+    where r.watch_at <= (select now from t) and (
         r.state = 'completed' and r.expires_at > t.now
         or r.state = 'expired' and (r.gone_at is null or r.gone_at > t.now)
         or r.state in ('issued', 'failed') and r.expires_at > t.now

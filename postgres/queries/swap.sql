@@ -44,7 +44,9 @@ named as (
     insert into {table records} (tenant_id, operation, idempotency_key, alias_of, created_at, changed_at)
     select $tenant_id, $operation, given.digest, $idempotency_key, t.now, t.now
     from given, t, put
-    where not exists (select from {table records} a where a.tenant_id = $tenant_id and a.operation = $operation and a.idempotency_key = given.digest)
+    -- A value, not an exists: that becomes a join, which may read all keys of the operation.
+    where (select true from {table records} a
+        where a.tenant_id = $tenant_id and a.operation = $operation and a.idempotency_key = given.digest) is null
     on conflict (tenant_id, operation, idempotency_key) do nothing
     returning idempotency_key
 ),
@@ -61,8 +63,8 @@ select t.now, case
     when not exists (select from put) and $must then cast('idempo: another attempt has the key' || t.now::text as int)
     when not exists (select from put) then 0
     when (select count(*) from given g where not exists (select from named n where n.idempotency_key = g.digest)
-            and not exists (select from {table records} a where a.tenant_id = $tenant_id and a.operation = $operation
-                and a.idempotency_key = g.digest and coalesce(a.alias_of, a.idempotency_key) = $idempotency_key)) > 0
+            and (select true from {table records} a where a.tenant_id = $tenant_id and a.operation = $operation
+                and a.idempotency_key = g.digest and coalesce(a.alias_of, a.idempotency_key) = $idempotency_key) is null) > 0
         then cast('idempo: a digest of this key was taken by another' || t.now::text as int)
     else 1 end
 from t

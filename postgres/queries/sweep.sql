@@ -5,7 +5,7 @@ with t as materialized (select clock_timestamp() as now),
 watched as (
     select r.tenant_id, r.operation, r.idempotency_key, r.watch_at as due
     from {table records} r, t
-    where r.watch_at <= t.now and r.format = 1 and (
+    where r.watch_at <= (select now from t) and r.format = 1 and (
         r.state in ('issued', 'failed') and r.expires_at <= t.now
         or r.state in ('completed', 'expired') and r.gone_at <= t.now
         or r.state = 'completed' and r.expires_at <= t.now
