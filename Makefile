@@ -6,7 +6,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.6.0
 
 TESTSUM  := go run ./internal/storecheck/cmd/testsum
-RACE     ?= $(addprefix ./,. $(wildcard memstore idemhttp gateway sqlite))
+RACE     ?= $(addprefix ./,. $(wildcard memstore inbox idemhttp gateway sqlite))
 FUZZTIME ?= 30s
 SYSTEMS  ?= windows/amd64 darwin/arm64
 
