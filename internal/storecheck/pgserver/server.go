@@ -133,11 +133,23 @@ func (s *Server) Kill(t testing.TB) {
 // is name.
 func (s *Server) Standby(t testing.TB, name string) *Server {
 	t.Helper()
+	c := s.copy(t, name, "-R")
+	c.Up(t)
+	return c
+}
+
+// Backup makes a copy of the server as it is now and does not start it: Up is its restore.
+func (s *Server) Backup(t testing.TB) *Server {
+	t.Helper()
+	return s.copy(t, "backup")
+}
+
+func (s *Server) copy(t testing.TB, name string, args ...string) *Server {
+	t.Helper()
 	c := place(t, s.settings)
 	own(t, c.dir)
-	c.run(t, "pg_basebackup", "-D", c.data, "-R", "-X", "stream", "-c", "fast", "--no-sync",
-		"-d", fmt.Sprintf("host=127.0.0.1 port=%d user=postgres application_name=%s", s.port, name))
-	c.Up(t)
+	c.run(t, "pg_basebackup", append(args, "-D", c.data, "-X", "stream", "-c", "fast", "--no-sync",
+		"-d", fmt.Sprintf("host=127.0.0.1 port=%d user=postgres application_name=%s", s.port, name))...)
 	return c
 }
 
