@@ -1,7 +1,11 @@
 package webhook_test
 
 import (
+	"bytes"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"time"
 
 	"github.com/idempo/idempo/webhook"
@@ -53,4 +57,57 @@ func ExampleAccept() {
 	// A u1 {"webhookEventId":"A","source":{"userId":"u1"},"timestamp":1}
 	// B  {"webhookEventId":"B"}
 	// <nil>
+}
+
+// region: receiver
+func receiver(source webhook.Source, store func([]webhook.Event) error) (http.Handler, error) {
+	v, err := webhook.NewVerifier(source)
+	if err != nil {
+		return nil, err // every mistake at once, each with what to do
+	}
+	limit := v.Profile().MaxBody
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+		if err != nil {
+			w.WriteHeader(http.StatusRequestEntityTooLarge)
+			return
+		}
+		got, err := webhook.Accept(v, webhook.RequestOf(r, body), time.Now(), limit)
+		if _, refused := webhook.IsRefusal(err); refused {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		if err != nil || store(got.Delivery.Events) != nil {
+			w.WriteHeader(http.StatusServiceUnavailable) // the provider comes again
+			return
+		}
+		w.WriteHeader(http.StatusOK) // only now: a provider that hears success forgets the event
+	}), nil
+}
+
+// end: receiver
+
+func ExampleRequestOf() {
+	source := webhook.Source{Name: "gh", Provider: "github", Secrets: []webhook.Secret{webhook.FromText("1", "made up")}}
+	handler, err := receiver(source, func(events []webhook.Event) error {
+		fmt.Println("stored:", events[0].IDs[0].Text, events[0].Type)
+		return nil
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, by := range []string{"made up", "somebody else"} {
+		source.Secrets = []webhook.Secret{webhook.FromText("1", by)}
+		sent, _ := webhook.Sign(source, webhook.SignParams{Body: []byte("{}"), ID: "d1", Type: "push", At: time.Now()})
+		req := httptest.NewRequest(sent.Method, "/in", bytes.NewReader(sent.Body))
+		req.Header = sent.Header
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, req)
+		fmt.Println(w.Code)
+	}
+	// Output:
+	// stored: d1 push
+	// 200
+	// 401
 }

@@ -24,6 +24,12 @@ func (mailgunScheme) check(c *check) (Verdict, error) {
 	if err := list.add(text.Text, c.v.profile.Encoding, c.v.profile.Alg.size()); err != nil {
 		return v, err
 	}
+	// An account with subaccounts may check with the key of the parent.
+	if parent, ok := textAt(c.req.Body, "/signature/parent-signature"); ok {
+		if err := list.add(parent.Text, c.v.profile.Encoding, c.v.profile.Alg.size()); err != nil {
+			return v, err
+		}
+	}
 	s := signed{[]piece{{kind: pieceTime}, {kind: pieceHeader}}, append(c.buf[:0], ts.Text, token.Text), nil}
 	return v, c.try(&s, &list, &v)
 }

@@ -163,7 +163,7 @@ type Profile struct {
 	Attempt      string // header with the number of the attempt
 	Row          string // the row of the specification
 	Note         string
-	Checked      string // the day on which the row was last compared with what the provider documents
+	Checked      string // the day on which it was last compared with what the provider documents or its own library tests
 }
 
 // Horizon is how late the provider can still deliver, by itself or by hand.

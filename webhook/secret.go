@@ -13,6 +13,7 @@ import (
 // Secret is where a secret comes from. It prints as its id and origin, never as its text.
 type Secret struct {
 	id, env, file, text string
+	load                func() (string, error)
 	until               time.Time
 }
 
@@ -24,6 +25,11 @@ func FromFile(id, path string) Secret { return Secret{id: id, file: path} }
 
 // FromText takes a secret as it stands. For tests; configuration should name a variable or a file.
 func FromText(id, text string) Secret { return Secret{id: id, text: text} }
+
+// FromFunc takes a secret from anywhere else; origin says where, for people. load's error must not hold the secret.
+func FromFunc(id, origin string, load func() (string, error)) Secret {
+	return Secret{id: id, text: origin, load: load}
+}
 
 // Until gives the same secret with an end: from t on it verifies nothing.
 func (s Secret) Until(t time.Time) Secret { s.until = t; return s }
@@ -48,6 +54,8 @@ func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 func (s Secret) origin() string {
 	switch {
+	case s.load != nil:
+		return s.text
 	case s.env != "":
 		return "environment variable " + s.env
 	case s.file != "":
@@ -62,6 +70,12 @@ const maxSecret = 64 << 10
 func (s Secret) read() (string, error) {
 	text := s.text
 	switch {
+	case s.load != nil:
+		loaded, err := s.load()
+		if err != nil {
+			return "", fmt.Errorf("%s cannot be read: %w", s.origin(), err)
+		}
+		text = loaded
 	case s.env != "":
 		value, ok := os.LookupEnv(s.env)
 		if !ok {

@@ -83,7 +83,7 @@ func at() time.Time { return time.Unix(1_800_000_000, 0) }
 func TestSign(t *testing.T) {
 	t.Parallel()
 	for _, p := range webhook.Providers() {
-		t.Run(fmt.Sprintf("[webhooks/RP14] [webhooks/%s] %s", p.Row, p.Name), func(t *testing.T) {
+		t.Run(fmt.Sprintf("[webhooks/RP14] %s %s", p.Row, p.Name), func(t *testing.T) {
 			a := ours(p.Name)
 			if cannotSign(p.Name) {
 				_, err := webhook.Sign(webhook.Source{Name: "x", Provider: p.Name, Secrets: []webhook.Secret{webhook.FromText("1", "k")}, Topics: []string{"arn"}},

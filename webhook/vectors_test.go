@@ -16,26 +16,7 @@ import (
 )
 
 // vector is one entry of testdata/vectors.json, a copy of public test values.
-type vector struct {
-	ID, Provider, Source, Secret, Method, URL, Body, Note string
-	Headers                                               map[string]string
-	Clock                                                 *struct {
-		Now       int64
-		Tolerance int64 `json:"tolerance_s"`
-	}
-	Config *struct {
-		Header, Alg, Encoding, Prefix, Content string
-	}
-	Cert       string `json:"cert_pem"`
-	SignedText string `json:"signed_text"`
-	Valid      *bool
-	Expected   *struct {
-		Status      int
-		ContentType string `json:"content_type"`
-		Body        string
-		JSON        json.RawMessage
-	}
-}
+type vector struct{ webhook.Vector }
 
 func vectors(tb testing.TB) []vector {
 	tb.Helper()
@@ -61,43 +42,9 @@ func named(tb testing.TB, id string) vector {
 	return list[i]
 }
 
-// source is what an operator would configure for the vector.
-func (v *vector) source() (webhook.Source, []webhook.Profile) {
-	s := webhook.Source{Name: "vector", Provider: v.Provider, Secrets: []webhook.Secret{webhook.FromText("1", v.Secret)}}
-	var own []webhook.Profile
-	if c := v.Config; c != nil {
-		p := webhook.Profile{Name: v.Provider, Header: c.Header, Alg: webhook.Alg(c.Alg), Encoding: webhook.Encoding(c.Encoding), Prefix: c.Prefix, Content: c.Content}
-		if slices.ContainsFunc(webhook.Providers(), func(b webhook.Profile) bool { return b.Name == v.Provider }) {
-			s.Profile = p
-		} else {
-			own = append(own, p)
-		}
-	}
-	s.PublicURL, _, _ = strings.Cut(v.URL, "?")
-	if v.Clock != nil {
-		s.Tolerance = time.Duration(v.Clock.Tolerance) * time.Second
-	}
-	if v.Cert != "" {
-		s.Certificate = []byte(v.Cert)
-	}
-	switch v.Provider {
-	case "aws-sns":
-		s.Secrets, s.Topics = nil, []string{"arn:aws:sns:us-east-1:123456789012:T"}
-	case "meta":
-		token := webhook.FromText("verify", v.Secret)
-		s.VerifyToken = &token
-	}
-	return s, own
-}
+func (v *vector) source() (webhook.Source, []webhook.Profile) { return v.Source() }
 
-func (v *vector) request() webhook.Request {
-	r := webhook.Request{Method: v.Method, Header: http.Header{}, Body: []byte(v.Body)}
-	for name, value := range v.Headers {
-		r.Header.Set(name, value)
-	}
-	_, r.Query, _ = strings.Cut(v.URL, "?")
-	return r
-}
+func (v *vector) request() webhook.Request { return v.Request() }
 
 // now is the vector's clock; without one, a moment at which no certificate of the file has ended.
 func (v *vector) now() time.Time {
@@ -122,7 +69,7 @@ func TestVectors(t *testing.T) {
 	t.Parallel()
 	list := vectors(t)
 	for _, v := range list {
-		t.Run("[webhooks/V40] "+v.ID, func(t *testing.T) {
+		t.Run("[webhooks/RP12] "+v.ID, func(t *testing.T) {
 			s, own := v.source()
 			r, err := webhook.NewVerifier(s, own...)
 			if err != nil {
@@ -150,6 +97,9 @@ func TestVectors(t *testing.T) {
 			}
 			if v.Expected != nil {
 				v.checkReply(t, a.Reply)
+			}
+			if err := v.Check(); err != nil {
+				t.Errorf("[webhooks/RP12] %v", err)
 			}
 		})
 	}
@@ -180,6 +130,36 @@ func (v *vector) checkReply(t *testing.T, got *webhook.Reply) {
 	if a.String() != b.String() {
 		t.Errorf("body %s", got.Body)
 	}
+}
+
+func TestVectorDiffers(t *testing.T) {
+	t.Parallel()
+	t.Run("[webhooks/RP12] a vector that states what is not so differs", func(t *testing.T) {
+		v := named(t, "github-docs")
+		v.Secret += "x"
+		if v.Check() == nil {
+			t.Error("a wrong secret")
+		}
+		v = named(t, "github-docs-neg-body")
+		v.Body = named(t, "github-docs").Body
+		if v.Check() == nil {
+			t.Error("a right body")
+		}
+		v = named(t, "twitch-challenge")
+		v.Expected.Body += "x"
+		if v.Check() == nil {
+			t.Error("another answer")
+		}
+		v = named(t, "discord-ping")
+		v.Expected.JSON = []byte(`{"type":2}`)
+		if v.Check() == nil {
+			t.Error("another document")
+		}
+		v.Provider = "nobody"
+		if v.Check() == nil {
+			t.Error("an unknown provider")
+		}
+	})
 }
 
 // Every byte counts: a vector that is accepted is refused once any part that the code covers is another one.
