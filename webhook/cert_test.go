@@ -26,6 +26,9 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/idempo/idempo"
+	"github.com/idempo/idempo/memstore"
 )
 
 // authority signs certificates and messages for tests.
@@ -375,9 +378,56 @@ func TestVerifierPanics(t *testing.T) {
 func TestPayPalText(t *testing.T) {
 	t.Parallel()
 	t.Run("[webhooks/V55] the signed text of the published sample", func(t *testing.T) {
-		v := publishedSample(t)
-		if got := paypalText(v.Headers["PAYPAL-TRANSMISSION-ID"], v.Headers["PAYPAL-TRANSMISSION-TIME"], v.Secret, []byte(v.Body)); got != v.SignedText {
+		v := sampled(t, func(v *Vector) bool { return v.Signed != "" })
+		if got := paypalText(v.Headers["PAYPAL-TRANSMISSION-ID"], v.Headers["PAYPAL-TRANSMISSION-TIME"], v.Secret, []byte(v.Body)); got != v.Signed {
 			t.Errorf("%q", got)
+		}
+	})
+}
+
+func TestSubscriptionConfirmed(t *testing.T) {
+	t.Parallel()
+	v := sampled(t, func(v *Vector) bool { return v.ID == "sns-confirm" })
+	src, _ := v.Source()
+	for name, c := range map[string]struct {
+		h    http.HandlerFunc
+		want int
+	}{
+		"asked once":  {func(http.ResponseWriter, *http.Request) {}, http.StatusOK},
+		"it failed":   {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }, http.StatusServiceUnavailable},
+		"a redirect":  {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/x", http.StatusFound) }, http.StatusServiceUnavailable},
+		"it was lost": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, http.StatusServiceUnavailable},
+	} {
+		t.Run("[webhooks/HS7] one guarded GET before the answer: "+name, func(t *testing.T) {
+			s := newCertServer(t, c.h)
+			verifier, err := NewVerifier(src)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := &Receiver{cfg: Config{}, confirm: s.client()}
+			got, err := Accept(verifier, v.Request(), v.Now(verifier), 1<<20)
+			if err != nil {
+				t.Fatal(err)
+			}
+			a := r.greeting(t.Context(), &endpoint{v: verifier}, got, v.Now(verifier))
+			if a.Status != c.want || s.asked.Load() < 1 || s.asked.Load() > 2 || c.want == http.StatusOK && s.asked.Load() != 1 {
+				t.Errorf("%d after %d requests", a.Status, s.asked.Load())
+			}
+		})
+	}
+	t.Run("[webhooks/HS7] [security/SEC60] the dial guard stands between here, too", func(t *testing.T) {
+		s := newCertServer(t, func(http.ResponseWriter, *http.Request) {})
+		engine, err := idempo.New(memstore.New(memstore.Options{}), idempo.Config{DigestKeys: []idempo.Secret{{ID: "d1", Value: []byte("32 bytes that are no secret at all")}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := New(Config{Engine: engine})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := Accepted{Reply: &Reply{Status: 200}, Confirm: "https://" + s.Listener.Addr().String() + "/", Verdict: Verdict{Scheme: "cert"}}
+		if a := r.greeting(t.Context(), nil, got, testTime()); a.Status != http.StatusServiceUnavailable || s.asked.Load() != 0 {
+			t.Errorf("%d after %d requests", a.Status, s.asked.Load())
 		}
 	})
 }

@@ -34,6 +34,10 @@ type Event struct {
 	Lane    string
 	Version string
 	Parked  string // why it was not understood, or ""
+	// Source, Tenant, Receipt and Header are set for handlers: where it came in, under which receipt, with which headers
+	// (credentials are redacted).
+	Source, Tenant, Receipt string
+	Header                  http.Header
 	// Content is what two attempts of one event have in common: its bytes without the members that may differ.
 	Content []byte
 }

@@ -12,8 +12,14 @@
 // body into events. [Sign] makes what a provider would send, for tests; [Explain] says why a request was refused, without
 // a secret or an expected code.
 //
-// What it never promises: that an unsigned delivery id is the sender's own; [ID] says which ids a code covers. Nothing here
-// stores or deduplicates.
+// [New] makes a [Receiver] of sources and an engine: the keys that tell a repetition and one inbox entry for each new event
+// are committed in one transaction before 2xx leaves, and [Receiver.Run] runs each event once, in order within its lane.
+// Dedup is the engine's alone (operation "webhook:" + source for what arrives, the inbox of that name for what runs).
+//
+// What it never promises: that an unsigned delivery id is the sender's own ([ID] says which ids a code covers; an unknown
+// one over known bytes is parked); that an event runs exactly once: it has one effect for as long as its keys are kept.
+//
+// The way of a request: serve.go, verify.go and the file of its family, accept.go, delivery.go, ingest.go; later the inbox.
 //
 // Layer: adapter.
 package webhook

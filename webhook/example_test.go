@@ -2,14 +2,76 @@ package webhook_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"time"
 
+	"github.com/idempo/idempo"
+	"github.com/idempo/idempo/memstore"
 	"github.com/idempo/idempo/webhook"
 )
+
+// region: service
+func service(ctx context.Context, engine *idempo.Engine, effect webhook.HandlerFunc) (http.Handler, error) {
+	rcv, err := webhook.New(webhook.Config{Engine: engine, Sources: []webhook.Source{{
+		Name: "gh", Provider: "github", Secrets: []webhook.Secret{webhook.FromEnv("2026a", "GH_HOOK"), webhook.FromFile("old", "/run/secrets/gh")},
+	}}})
+	if err != nil {
+		return nil, err // every mistake of every source at once, each with what to do
+	}
+	rcv.Handle("gh", "push", effect) // "*" takes every other type
+	go rcv.Run(ctx)                  // runs what was stored, until ctx ends
+	mux := http.NewServeMux()
+	mux.Handle("/hooks/{source}", rcv)
+	return mux, nil
+}
+
+// end: service
+
+var _ = service // the guide shows it
+
+func ExampleNew() {
+	ctx := context.Background()
+	engine, err := idempo.New(memstore.New(memstore.Options{}), idempo.Config{
+		DigestKeys: []idempo.Secret{{ID: "d1", Value: []byte("32 random bytes, from your secrets")}},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	source := webhook.Source{Name: "gh", Provider: "github", Secrets: []webhook.Secret{webhook.FromText("1", "made up")}}
+	rcv, err := webhook.New(webhook.Config{Engine: engine, Sources: []webhook.Source{source}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	rcv.Handle("gh", "push", func(ctx context.Context, ev *webhook.Event) error {
+		memstore.OnCommit(ctx, func() { fmt.Printf("%s %s\n", ev.Type, ev.Body) }) // with SQL: postgres.Tx(ctx).ExecContext …
+		return nil
+	})
+	mux := http.NewServeMux()
+	mux.Handle("/hooks/{source}", rcv)
+
+	for range 3 { // the provider sends it again and again
+		sent, _ := webhook.Sign(source, webhook.SignParams{Body: []byte(`{"ref":"main"}`), ID: "72d3162e", Type: "push", At: time.Now()})
+		req := httptest.NewRequest(sent.Method, "/hooks/gh", bytes.NewReader(sent.Body))
+		req.Header = sent.Header
+		w := httptest.NewRecorder()
+		mux.ServeHTTP(w, req)
+		fmt.Println(w.Code)
+	}
+	n, err := webhook.Once(ctx, rcv, "gh") // in a service: go rcv.Run(ctx)
+	fmt.Println(n, err)
+	// Output:
+	// 200
+	// 200
+	// 200
+	// push {"ref":"main"}
+	// 1 <nil>
+}
 
 func ExampleVerify() {
 	source := webhook.Source{Name: "gh", Provider: "github", Secrets: []webhook.Secret{webhook.FromText("2026a", "made up")}}

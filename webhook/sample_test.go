@@ -6,28 +6,22 @@ import (
 	"testing"
 )
 
-type sample struct {
-	ID, Secret, Body string
-	Headers          map[string]string
-	SignedText       string `json:"signed_text"`
-}
-
-// publishedSample is the one vector of which only the signed text is known.
-func publishedSample(t *testing.T) sample {
+// sampled is the vector of the published file that pick chooses.
+func sampled(t *testing.T, pick func(*Vector) bool) *Vector {
 	t.Helper()
 	raw, err := os.ReadFile("testdata/vectors.json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var list []sample
+	var list []Vector
 	if err := json.Unmarshal(raw, &list); err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range list {
-		if s.SignedText != "" {
-			return s
+	for i := range list {
+		if pick(&list[i]) {
+			return &list[i]
 		}
 	}
-	t.Fatal("no vector has a signed text")
-	return sample{}
+	t.Fatal("no such vector")
+	return nil
 }

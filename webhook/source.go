@@ -11,6 +11,23 @@ import (
 	"time"
 )
 
+// Order is how the events of one lane follow each other.
+type Order struct {
+	Mode string // none, serial (default where the profile has a lane) or latest
+	// OnDead says what a dead event does to its lane: block (default) or continue.
+	OnDead string
+	// Tie says what becomes of an equal version under latest: apply (default) or skip.
+	Tie string
+	// AllowUnsignedVersion lets latest go by a version that no code covers.
+	AllowUnsignedVersion bool
+}
+
+// Retry is how a failed event is tried again.
+type Retry struct {
+	Attempts   int           // 0 means 12
+	First, Max time.Duration // pauses, with full jitter; 0 means 1s and 2h
+}
+
 // Source is one configured endpoint: one account at a provider, its secrets, one tenant.
 type Source struct {
 	Name     string  // 1 to 63 of a-z 0-9 - _
@@ -32,6 +49,20 @@ type Source struct {
 	MissingID string
 	// MaxItems is how many events one body may hold. 0 means 5000.
 	MaxItems int
+	// Tenant owns what arrives. "" means default.
+	Tenant string
+	// Types are the types of events that are run; others are stored and skipped. None: all.
+	Types []string
+	Order Order
+	Retry Retry
+	// MaxBody replaces the profile's limit of a body, in bytes; 0 keeps it.
+	MaxBody int64
+	// RefuseStatus is the answer to a request that is not verified. 0 means 401.
+	RefuseStatus int
+	// Retention replaces how long the profile keeps keys; tombstones stay ten times as long. 0 keeps it.
+	Retention time.Duration
+	// AllowShortWindow starts although the provider can deliver later than keys and tombstones are kept.
+	AllowShortWindow bool
 	// Certificate is PEM text that stands in for what a certificate URL would give, and is trusted as if fetched. For tests
 	// and the doctor.
 	Certificate []byte
@@ -96,10 +127,58 @@ func (s *Source) settle(own []Profile, f *faults) (Profile, bool) {
 	if s.MaxItems < 0 {
 		f.add("max_items", "is negative", "write a number such as 5000")
 	}
+	s.checkReceiving(&p, f)
 	if s.Certificate != nil && p.Family != FamilyCert {
 		f.add("certificate", s.Provider+" fetches none", "leave it out")
 	}
 	return p, true
+}
+
+// checkReceiving judges what only a receiver uses.
+func (s *Source) checkReceiving(p *Profile, f *faults) {
+	word := func(field, value, fix string, allowed ...string) {
+		if value != "" && !slices.Contains(allowed, value) {
+			f.add(field, fmt.Sprintf("%q is unknown", value), fix)
+		}
+	}
+	word("order.mode", s.Order.Mode, "write none, serial or latest", "none", "serial", "latest")
+	word("order.on_dead", s.Order.OnDead, "write block or continue", "block", "continue")
+	word("order.tie", s.Order.Tie, "write apply or skip", "apply", "skip")
+	if s.Order.Mode == "latest" && !s.Order.AllowUnsignedVersion && !p.versionSigned() {
+		f.add("order.mode", "latest goes by a version that the code of "+s.Provider+" does not cover, or that it does not have",
+			"use serial, or write allow_unsigned_version: true")
+	}
+	if s.RefuseStatus != 0 && (s.RefuseStatus < 400 || s.RefuseStatus > 499) {
+		f.add("refuse_status", "is no status of a refusal", "write 400 to 499")
+	}
+	if s.MaxBody < 0 || s.Retention < 0 || s.Retry.Attempts < 0 || s.Retry.First < 0 || s.Retry.Max < 0 {
+		f.add("max_body, retention, retry", "one of them is negative", "write a size, a duration, a number")
+	}
+	if keep := cmp.Or(s.Retention, p.Retention); p.Horizon() > 11*keep && !s.AllowShortWindow {
+		f.add("retention", fmt.Sprintf("keys and tombstones are kept %s, and %s can still deliver after %s", 11*keep, s.Provider, p.Horizon()),
+			"keep them longer, or write allow_short_window: true")
+	}
+}
+
+// versionSigned tells whether every version that a profile reads is covered by a code.
+func (p *Profile) versionSigned() bool {
+	shapes := []Shape{p.Shape}
+	for _, i := range p.Items {
+		shapes = append(shapes, i.Shape)
+	}
+	versions := 0
+	for _, s := range shapes {
+		for _, t := range s.Tracks {
+			if t.Version == (Part{}) {
+				continue
+			}
+			versions++
+			if t.UnsignedOrder || t.Version.Header != "" && !strings.Contains(p.Content, "{h:"+t.Version.Header+"}") && t.Version.Header != p.Time.Header {
+				return false
+			}
+		}
+	}
+	return versions > 0 && p.BodySigned()
 }
 
 // needsURL tells whether the public URL is part of what is signed.

@@ -45,6 +45,16 @@ func NewVerifier(s Source, own ...Profile) (*Verifier, error) {
 			s.Name, v.tolerance, profile.Retries, s.Provider, profile.Retries))
 		v.tolerance = profile.Retries
 	}
+	if s.MaxBody > 0 {
+		v.profile.MaxBody = s.MaxBody
+	}
+	if s.Retention > 0 {
+		v.profile.Retention = s.Retention
+	}
+	if h := profile.Horizon(); h > v.profile.Retention {
+		v.warnings = append(v.warnings, fmt.Sprintf("webhooks.sources.%s.retention: keys are kept %s, and %s can still deliver after %s; then only the tombstone answers",
+			s.Name, v.profile.Retention, s.Provider, h))
+	}
 	v.checkIDs(f)
 	keys, token := v.read(f)
 	var err error

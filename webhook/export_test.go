@@ -1,0 +1,9 @@
+package webhook
+
+import "context"
+
+// Once runs what is due for a source, one event after the other.
+func Once(ctx context.Context, r *Receiver, source string) (int, error) {
+	e := r.sources[source]
+	return e.in.Once(ctx, e.handler())
+}
