@@ -128,24 +128,24 @@ func (s *sending) print() error {
 	if err != nil {
 		return err
 	}
-	words := []string{"curl", "-sS", "-X", out.Method, shellWord(to)}
+	words := []string{"curl", "-sS", "-X", out.Method, shellExact(to)}
 	names := make([]string, 0, len(out.Header))
 	for name := range out.Header {
 		names = append(names, name)
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		words = append(words, "-H", shellWord(name+": "+out.Header.Get(name)))
+		words = append(words, "-H", shellExact(name+": "+out.Header.Get(name)))
 	}
 	if bytes.IndexByte(out.Body, 0) >= 0 {
 		return usage("the body holds a NUL byte, which no command line can carry; send it without --print")
 	}
-	s.a.out.line(strings.Join(append(words, "--data-raw", shellWord(string(out.Body))), " "))
+	s.a.out.line(strings.Join(append(words, "--data-raw", shellExact(string(out.Body))), " "))
 	return nil
 }
 
-// shellWord quotes a word for a POSIX shell.
-func shellWord(text string) string {
+// shellExact quotes a word for a POSIX shell so that every byte of it arrives.
+func shellExact(text string) string {
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
