@@ -22,6 +22,14 @@ type Ledger struct {
 
 	mu      sync.Mutex
 	intents map[string]*intent
+	holds   map[string]*hold
+}
+
+// hold keeps the answers of one intent back.
+type hold struct {
+	arrived chan struct{}
+	once    sync.Once
+	release chan struct{}
 }
 
 // intent is what the ledger knows of one thing that somebody wants done once.
@@ -42,7 +50,7 @@ func OpenLedger() (*Ledger, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open ledger: %w", err)
 	}
-	l := &Ledger{url: "http://" + ln.Addr().String() + "/effects", intents: map[string]*intent{}}
+	l := &Ledger{url: "http://" + ln.Addr().String() + "/effects", intents: map[string]*intent{}, holds: map[string]*hold{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /effects", l.post)
 	mux.HandleFunc("GET /effects", l.get)
@@ -75,6 +83,31 @@ func (l *Ledger) Effects(name string) []string {
 	return slices.Clone(l.at(name).effects)
 }
 
+// Hold keeps back the answers to calls and questions for an intent until release is called. arrived is closed when the
+// first is there; what it asks for has been done then.
+func (l *Ledger) Hold(name string) (arrived <-chan struct{}, release func()) {
+	h := &hold{arrived: make(chan struct{}), release: make(chan struct{})}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.holds[name] = h
+	return h.arrived, sync.OnceFunc(func() { close(h.release) })
+}
+
+// held waits while the answers of an intent are kept back, or until the caller leaves.
+func (l *Ledger) held(r *http.Request, name string) {
+	l.mu.Lock()
+	h := l.holds[name]
+	l.mu.Unlock()
+	if h == nil {
+		return
+	}
+	h.once.Do(func() { close(h.arrived) })
+	select {
+	case <-h.release:
+	case <-r.Context().Done():
+	}
+}
+
 // at returns the entry of an intent. l is locked.
 func (l *Ledger) at(name string) *intent {
 	if l.intents[name] == nil {
@@ -101,10 +134,12 @@ func (l *Ledger) post(w http.ResponseWriter, r *http.Request) {
 		content = i.effects[0]
 	}
 	l.mu.Unlock()
+	l.held(r, c.Intent)
 	_, _ = io.WriteString(w, content)
 }
 
 func (l *Ledger) get(w http.ResponseWriter, r *http.Request) {
+	l.held(r, r.FormValue("intent"))
 	done := l.Effects(r.FormValue("intent"))
 	if len(done) == 0 {
 		http.Error(w, "nothing was done", http.StatusNotFound)

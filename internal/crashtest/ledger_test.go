@@ -50,6 +50,25 @@ func TestLedger(t *testing.T) {
 	if _, ok, err := c.Find(t.Context(), "never"); err != nil || ok {
 		t.Error(ok, err)
 	}
+	arrived, release := l.Hold("plain")
+	heard := make(chan string)
+	go func() {
+		done, _ := c.Do(t.Context(), "plain", "", "c")
+		heard <- done
+	}()
+	<-arrived
+	select {
+	case done := <-heard:
+		t.Errorf("%q was not kept back", done)
+	default:
+	}
+	if got := l.Effects("plain"); len(got) != 3 {
+		t.Errorf("effects while the answer is kept back: %q", got)
+	}
+	release()
+	if done := <-heard; done != "c" {
+		t.Error(done)
+	}
 	away := crashtest.LedgerClient{URL: "http://127.0.0.1:1/effects"}
 	if _, _, err := away.Find(t.Context(), "plain"); err == nil {
 		t.Error("no error where no ledger is")

@@ -163,6 +163,27 @@ func (p *Process) Stop() error {
 	return nil
 }
 
+// Signal sends the process a signal other than SIGKILL.
+func (p *Process) Signal(s os.Signal) error {
+	if err := p.cmd.Process.Signal(s); err != nil {
+		return fmt.Errorf("signal service: %w: %s", err, p.stderr.String())
+	}
+	return nil
+}
+
+// Ended waits until the process has ended by itself. The error says what went wrong in it, or that ctx ended first.
+func (p *Process) Ended(ctx context.Context) error {
+	select {
+	case <-p.gone:
+	case <-ctx.Done():
+		return fmt.Errorf("the service does not end: %w: %s", context.Cause(ctx), p.stderr.String())
+	}
+	if err := p.cmd.Wait(); err != nil {
+		return fmt.Errorf("service: %w: %s", err, p.stderr.String())
+	}
+	return nil
+}
+
 // lockedBuffer keeps the first 64 KiB written to it.
 type lockedBuffer struct {
 	mu  sync.Mutex

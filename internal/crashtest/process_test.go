@@ -125,6 +125,28 @@ func TestProcess(t *testing.T) {
 			t.Error("no error")
 		}
 	})
+	t.Run("a signal, and an end of its own", func(t *testing.T) {
+		t.Parallel()
+		p := start(t, "")
+		if err := p.Signal(os.Interrupt); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Ended(t.Context()); err == nil || !strings.Contains(err.Error(), "interrupt") {
+			t.Error(err)
+		}
+		if err := p.Signal(os.Interrupt); err == nil {
+			t.Error("a process that is gone took a signal")
+		}
+		q := start(t, "")
+		ctx, end := context.WithCancel(t.Context())
+		end()
+		if err := q.Ended(ctx); err == nil {
+			t.Error("it has not ended")
+		}
+		if err := q.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
 	t.Run("stopping tells how it ended", func(t *testing.T) {
 		t.Parallel()
 		p := start(t, "")

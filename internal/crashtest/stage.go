@@ -13,8 +13,9 @@ type Stage struct {
 	// Pass is a point that the service announces and runs on from, to be killed somewhere behind it.
 	Pass string
 
-	mu  sync.Mutex
-	out *json.Encoder
+	mu   sync.Mutex
+	out  *json.Encoder
+	jobs sync.WaitGroup
 }
 
 // NewStage returns a Stage that speaks on out, which nothing else may write to.
@@ -52,7 +53,9 @@ func (s *Stage) Serve(in io.Reader, do func(what json.RawMessage) any) {
 		if lines.Decode(&j) != nil {
 			return
 		}
+		s.jobs.Add(1)
 		go func() {
+			defer s.jobs.Done()
 			text, err := json.Marshal(do(j.What))
 			if err != nil {
 				text = nil
@@ -63,3 +66,6 @@ func (s *Stage) Serve(in io.Reader, do func(what json.RawMessage) any) {
 		}()
 	}
 }
+
+// Wait returns when every job that was given so far is answered.
+func (s *Stage) Wait() { s.jobs.Wait() }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/idempo/idempo"
 	"github.com/idempo/idempo/internal/crashtest"
+	"github.com/idempo/idempo/internal/storecheck/history"
 )
 
 // lane is one database, in which one service at a time is killed.
@@ -26,6 +27,8 @@ type lane interface {
 	wire(t *testing.T, c *config, trap crashtest.Trap) *crashtest.Wire
 	// rows returns the effects of a key as a connection beside the services sees them.
 	rows(ctx context.Context, key string) ([]string, error)
+	// record returns the row of a key, whatever is in it, as text.
+	record(ctx context.Context, key string) (string, error)
 	// sound is "ok" if the database finds nothing wrong with itself.
 	sound(ctx context.Context) (string, error)
 }
@@ -66,6 +69,7 @@ type bench struct {
 	free   chan *place
 	places []*place
 	tally  crashtest.Tally
+	story  history.History
 
 	mu   sync.Mutex
 	rows []*crashtest.Row
@@ -122,6 +126,7 @@ var errTooSlow = errors.New("the service lost its lease on the way")
 // kill brings a service to a step of the order and kills it there. It returns what the service would have answered, if
 // it had an answer.
 func (b *bench) kill(ctx context.Context, t *testing.T, l lane, p plan, o order) (said *answer, err error) {
+	o.Content = b.story.Begin(o.Key).Content // never answered: it may have taken effect, or not
 	c := l.config()
 	c.Halt, c.Pass, c.Doomed = p.halt, p.pass, true
 	var wire *crashtest.Wire
@@ -184,11 +189,32 @@ func (b *bench) kill(ctx context.Context, t *testing.T, l lane, p plan, o order)
 	return said, err
 }
 
+// ask has a service do an order and notes in the history what it was told.
+func (b *bench) ask(ctx context.Context, p *crashtest.Process, o order) (a answer, err error) {
+	c := b.story.Begin(o.Key)
+	o.Content = c.Content
+	if err := p.Ask(ctx, o, &a); err != nil {
+		return a, err
+	}
+	switch {
+	case a.Verdict == idempo.VerdictInProgress || a.Verdict == idempo.VerdictInDoubt:
+		c.Wait()
+	case a.Err != "" && a.Open:
+		c.Open()
+	case a.Err != "":
+		c.Refused()
+	case a.Verdict == idempo.VerdictRun:
+		c.Run(a.Body, a.Attempt)
+	default:
+		c.Replay(a.Body)
+	}
+	return a, nil
+}
+
 // retry repeats an order at the survivor until the answer is final, at the pace the answers ask for. asked counts.
-func (p *place) retry(ctx context.Context, o order) (a answer, asked int, err error) {
+func (b *bench) retry(ctx context.Context, p *place, o order) (a answer, asked int, err error) {
 	for asked = 1; ; asked++ {
-		a = answer{}
-		if err := p.survivor.Ask(ctx, o, &a); err != nil {
+		if a, err = b.ask(ctx, p.survivor, o); err != nil {
 			return a, asked, err
 		}
 		if a.Verdict != idempo.VerdictInProgress {
@@ -253,7 +279,7 @@ func (b *bench) after(ctx context.Context, p *place, pl plan, step string, o ord
 	if o.Guard == opAtomic {
 		o.Wait = time.Second // a duplicate owns the key within a second
 	}
-	a, asked, err := p.retry(ctx, o)
+	a, asked, err := b.retry(ctx, p, o)
 	if err != nil {
 		return outcome{}, err
 	}
@@ -284,7 +310,7 @@ func (b *bench) after(ctx context.Context, p *place, pl plan, step string, o ord
 		return got, fmt.Errorf("the far side was called with different keys")
 	}
 	b.count(a, pl)
-	again, _, err := p.retry(ctx, o)
+	again, _, err := b.retry(ctx, p, o)
 	if err != nil {
 		return got, err
 	}
@@ -321,7 +347,7 @@ func (b *bench) matrix(t *testing.T, n int) {
 		for _, guard := range guards {
 			for _, s := range steps() {
 				t.Run(guard+" "+s.name, func(t *testing.T) {
-					t.Parallel()
+					t.Parallel() // [stores/CT42] 7 steps, every store, every guard and policy
 					b.step(t, s, guard, n)
 				})
 			}
@@ -339,6 +365,12 @@ func (b *bench) matrix(t *testing.T, n int) {
 			t.Errorf("%v (%s)", err, &b.tally)
 		}
 		t.Log(&b.tally)
+	})
+	t.Run("[stores/CT44] one order of events explains every answer", func(t *testing.T) {
+		if err := b.story.Check(); err != nil {
+			t.Error(err)
+		}
+		t.Log(b.story.Counts())
 	})
 	t.Run("every database is sound after the kills", func(t *testing.T) {
 		for _, p := range b.places {

@@ -37,7 +37,7 @@ func pgInsert(schema string) string {
 
 // openPostgres opens the store of a service.
 func openPostgres(ctx context.Context, c config) (world, error) {
-	o, insert := postgres.Options{Schema: c.Schema}, pgInsert(c.Schema)
+	o, insert := postgres.Options{Schema: c.Schema, TxIdle: c.TxIdle}, pgInsert(c.Schema)
 	if c.Store == byPGX {
 		pool, err := pgxpool.New(ctx, c.Place)
 		if err != nil {
@@ -137,6 +137,12 @@ func (l *pgLane) rows(ctx context.Context, key string) ([]string, error) {
 		return nil, err
 	}
 	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
+
+// record returns the row of a key, as text.
+func (l *pgLane) record(ctx context.Context, key string) (text string, err error) {
+	err = l.pool.QueryRow(ctx, `select r::text from "`+l.schema+`".records r where trace = $1`, key).Scan(&text)
+	return text, err
 }
 
 // sound looks for what a dead service may have left open in the server.

@@ -8,6 +8,9 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"os/signal"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -30,7 +33,8 @@ type config struct {
 	Ledger string
 	Halt   string // see crashtest.Stage
 	Pass   string
-	Doomed bool // it will be killed
+	TxIdle time.Duration // on PostgreSQL: how long the server lets a transaction say nothing
+	Doomed bool          // it will be killed, or stopped for long
 }
 
 // order is a job of the service: do an intent once.
@@ -38,7 +42,16 @@ type order struct {
 	Guard string // the operation's name
 	Key   string
 	Wait  time.Duration
+	// Content is what the work answers; see history.Call.
+	Content string
+	// Pause has the work ask the far side for pausing(Key) after its effect, where the test keeps it waiting.
+	Pause bool
+	// Stopped has a work that paused wait for the end of its context, and answer all the same.
+	Stopped bool
 }
+
+// pausing is the intent that a work asks for which is to wait.
+func pausing(key string) string { return "pause " + key }
 
 // answer is what the service's caller hears.
 type answer struct {
@@ -49,6 +62,9 @@ type answer struct {
 	Attempt    int64
 	RetryAfter time.Duration
 	Lost       bool // the lease ended while the work went on
+	Open       bool // the error admits that an effect may have happened
+	Ended      bool // the context of a stopped work has ended, because its lease was lost
+	Fenced     int  // late writes of this process that were refused, so far
 }
 
 func TestMain(m *testing.M) {
@@ -78,6 +94,15 @@ type service struct {
 	ledger *crashtest.LedgerClient
 	world  world
 	doomed bool
+	fenced atomic.Int64
+	ended  atomic.Bool
+}
+
+// Observe counts late writes that were refused.
+func (s *service) Observe(_ context.Context, e idempo.Event) {
+	if e.Kind == "fenced" {
+		s.fenced.Add(1)
+	}
 }
 
 func serve(text string) error {
@@ -101,6 +126,7 @@ func serve(text string) error {
 	s.engine, err = idempo.New(store, idempo.Config{
 		DigestKeys: []idempo.Secret{{ID: "test", Value: []byte("a secret that only these tests use")}},
 		Operations: s.operations(),
+		Observer:   s,
 		// Patience beyond that of a busy machine: what is under test is what becomes of a crash, not how long it takes.
 		AcquireTimeout: 20 * time.Second,
 		CompleteBudget: 20 * time.Second,
@@ -108,6 +134,7 @@ func serve(text string) error {
 	if err != nil {
 		return err
 	}
+	go s.drain()
 	s.stage.Serve(os.Stdin, func(what json.RawMessage) any {
 		var o order
 		if err := json.Unmarshal(what, &o); err != nil {
@@ -116,6 +143,16 @@ func serve(text string) error {
 		return s.do(context.Background(), o)
 	})
 	return nil
+}
+
+// drain waits for SIGTERM and then ends the process as a program should: new work is refused, what runs is finished.
+func (s *service) drain() {
+	told := make(chan os.Signal, 1)
+	signal.Notify(told, syscall.SIGTERM)
+	<-told
+	left := s.engine.Drain(context.Background()) // the grace is whoever sent the signal's: SIGKILL ends it
+	s.stage.Wait()
+	os.Exit(left)
 }
 
 // The operations, by their guard and what follows a crash. The unguarded two do the same work without a claim.
@@ -150,11 +187,11 @@ func (s *service) do(ctx context.Context, o order) answer {
 	if o.Guard == opBareRow || o.Guard == opBareCall {
 		return s.unguarded(ctx, o)
 	}
-	req := idempo.Request{Key: idempo.Key{Tenant: "acct_7", Operation: o.Guard, ID: o.Key}, Input: [][]byte{[]byte("pay " + o.Key)}, Snapshot: []byte(o.Key), Wait: o.Wait}
+	req := idempo.Request{Key: idempo.Key{Tenant: "acct_7", Operation: o.Guard, ID: o.Key}, Input: [][]byte{[]byte("pay " + o.Key)}, Snapshot: []byte(o.Key), Trace: o.Key, Wait: o.Wait}
 	b, err := s.engine.Do(ctx, req, func(ctx context.Context, c *idempo.Claim) (idempo.Result, error) { return s.work(ctx, o, c) })
-	a := answer{Verdict: b.Verdict, Body: string(b.Record.Result.Body), Attempt: b.Record.Attempt, RetryAfter: b.RetryAfter}
+	a := answer{Verdict: b.Verdict, Body: string(b.Record.Result.Body), Attempt: b.Record.Attempt, RetryAfter: b.RetryAfter, Fenced: int(s.fenced.Load()), Ended: s.ended.Load()}
 	if err != nil {
-		a.Err, a.Body, a.Lost = err.Error(), "", errors.Is(err, idempo.ErrLeaseLost)
+		a.Err, a.Body, a.Lost, a.Open = err.Error(), "", errors.Is(err, idempo.ErrLeaseLost), idempo.MayHaveHappened(err)
 		if e, ok := errors.AsType[*idempo.Error](err); ok {
 			a.Code = e.Code
 		}
@@ -169,7 +206,7 @@ func (s *service) work(ctx context.Context, o order, c *idempo.Claim) (idempo.Re
 	if err := c.Start(ctx); err != nil {
 		return idempo.Result{}, err
 	}
-	content := s.content()
+	content := s.content(o)
 	switch o.Guard {
 	case opAtomic:
 		if err := s.world.insert(ctx, o.Key, content); err != nil {
@@ -186,6 +223,16 @@ func (s *service) work(ctx context.Context, o order, c *idempo.Claim) (idempo.Re
 		}
 	}
 	s.stage.At("worked", nil)
+	if o.Pause {
+		// As work that does not look at its context: it answers whatever became of its lease meanwhile.
+		if _, _, err := s.ledger.Find(context.WithoutCancel(ctx), pausing(o.Key)); err != nil {
+			return idempo.Result{}, err
+		}
+		if o.Stopped {
+			<-ctx.Done()
+			s.ended.Store(errors.Is(context.Cause(ctx), idempo.ErrLeaseLost))
+		}
+	}
 	return idempo.Result{Status: 201, Header: [][2]string{{"Location", "/" + content}}, Body: []byte(content)}, nil
 }
 
@@ -203,7 +250,7 @@ func (s *service) probe(ctx context.Context, r idempo.Record) (idempo.State, ide
 
 // unguarded is work without a claim.
 func (s *service) unguarded(ctx context.Context, o order) answer {
-	content, err := s.content(), error(nil)
+	content, err := s.content(o), error(nil)
 	if o.Guard == opBareRow {
 		err = s.world.bare(ctx, o.Key, content)
 	} else {
@@ -219,4 +266,9 @@ func (s *service) unguarded(ctx context.Context, o order) answer {
 }
 
 // content tells one effect from another.
-func (s *service) content() string { return fmt.Sprintf("%d-%d", os.Getpid(), time.Now().UnixNano()) }
+func (s *service) content(o order) string {
+	if o.Content != "" {
+		return o.Content
+	}
+	return fmt.Sprintf("%s|%d-%d", o.Key, os.Getpid(), time.Now().UnixNano())
+}

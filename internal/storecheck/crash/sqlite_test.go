@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
+	"fmt"
 	"net/url"
 	"path/filepath"
 	"strings"
@@ -129,6 +131,29 @@ func (l *sqliteLane) config() config { return config{Store: "sqlite", Place: l.f
 
 func (l *sqliteLane) rows(ctx context.Context, key string) ([]string, error) {
 	return contents(l.db.QueryContext(ctx, "SELECT content FROM effects WHERE intent = ?", key))
+}
+
+// record returns the row of a key, as text.
+func (l *sqliteLane) record(ctx context.Context, key string) (string, error) {
+	rows, err := l.db.QueryContext(ctx, "SELECT * FROM idempo_records WHERE trace = ?", key)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = rows.Close() }()
+	names, err := rows.Columns()
+	if err != nil || !rows.Next() {
+		return "", errors.Join(err, rows.Err(), sql.ErrNoRows)
+	}
+	values := make([]any, len(names))
+	for i := range values {
+		values[i] = new(any)
+	}
+	err = rows.Scan(values...)
+	var text strings.Builder
+	for i, v := range values {
+		fmt.Fprintf(&text, "%s=%v ", names[i], *v.(*any))
+	}
+	return text.String(), err
 }
 
 func (l *sqliteLane) sound(ctx context.Context) (string, error) {
