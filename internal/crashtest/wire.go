@@ -56,12 +56,12 @@ type armed struct {
 // the server's side is closed too. Other connections go on. Its methods are safe for concurrent use.
 type Wire struct {
 	ln      net.Listener
-	network string
-	server  string
 	closing chan struct{}
 	wg      sync.WaitGroup
 
 	mu       sync.Mutex
+	network  string
+	server   string
 	trap     *armed
 	closed   bool
 	refuses  bool
@@ -112,6 +112,13 @@ func (w *Wire) Refuse(refuse bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.refuses = refuse
+}
+
+// Move leads new connections to another server; those that are open stay where they are.
+func (w *Wire) Move(network, server string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.network, w.server = network, server
 }
 
 // Links counts the connections that have led to the server so far.
@@ -188,7 +195,7 @@ func (w *Wire) serve(client net.Conn) {
 		return
 	}
 	w.mu.Lock()
-	refuses, hole := w.refuses, w.hole
+	refuses, hole, network, address := w.refuses, w.hole, w.network, w.server
 	w.mu.Unlock()
 	switch {
 	case refuses:
@@ -197,7 +204,7 @@ func (w *Wire) serve(client net.Conn) {
 		<-w.closing
 		return
 	}
-	server, err := net.Dial(w.network, w.server)
+	server, err := net.Dial(network, address)
 	if err != nil {
 		w.fail(err)
 		return

@@ -352,6 +352,23 @@ func TestWireIsSetLater(t *testing.T) {
 	}
 }
 
+func TestWireMoves(t *testing.T) {
+	t.Parallel()
+	one, two := newServer(t), newServer(t)
+	w := wire(t, one, crashtest.Trap{})
+	a := connect(t, w, "ann")
+	w.Move("tcp", two.ln.Addr().String())
+	b := connect(t, w, "bob")
+	for _, c := range []net.Conn{a, b} {
+		_, _ = c.Write(query("select"))
+		until(t, c, 'Z')
+		_ = c.Close()
+	}
+	if one.seen("ann") != "Q select" || two.seen("bob") != "Q select" {
+		t.Error("old connections stay, new ones go to the new server")
+	}
+}
+
 func TestWireFailures(t *testing.T) {
 	t.Parallel()
 	t.Run("no server", func(t *testing.T) {
