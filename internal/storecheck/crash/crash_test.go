@@ -2,6 +2,7 @@ package crash
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,6 +30,10 @@ type lane interface {
 	rows(ctx context.Context, key string) ([]string, error)
 	// record returns the row of a key, whatever is in it, as text.
 	record(ctx context.Context, key string) (string, error)
+	// block begins a transaction that every claim has to wait for.
+	block(ctx context.Context) (*sql.Tx, error)
+	// awaitQueue returns when the claim of a service waits in the database.
+	awaitQueue(ctx context.Context, p *crashtest.Process) error
 	// sound is "ok" if the database finds nothing wrong with itself.
 	sound(ctx context.Context) (string, error)
 }

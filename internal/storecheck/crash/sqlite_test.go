@@ -89,6 +89,9 @@ type sqliteConn struct {
 }
 
 func (c *sqliteConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	if strings.HasPrefix(query, "BEGIN IMMEDIATE") {
+		c.queues()
+	}
 	phase := c.steps.committing()
 	if phase == "" || !strings.HasPrefix(query, "COMMIT") {
 		return c.sqliteDriverConn.ExecContext(ctx, query, args)
@@ -99,6 +102,19 @@ func (c *sqliteConn) ExecContext(ctx context.Context, query string, args []drive
 		c.steps.stage.At("committed "+phase, nil)
 	}
 	return r, err
+}
+
+// BeginTx is how the transaction of an atomic work begins.
+func (c *sqliteConn) BeginTx(ctx context.Context, o driver.TxOptions) (driver.Tx, error) {
+	c.queues()
+	return c.sqliteDriverConn.BeginTx(ctx, o)
+}
+
+// queues says that a claim is about to ask for the write lock.
+func (c *sqliteConn) queues() {
+	if phase := c.steps.committing(); phase != "" {
+		c.steps.stage.At("queue "+phase, nil)
+	}
 }
 
 // sqliteLane is a file.

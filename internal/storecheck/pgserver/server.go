@@ -147,7 +147,7 @@ func (s *Server) Backup(t testing.TB) *Server {
 func (s *Server) copy(t testing.TB, name string, args ...string) *Server {
 	t.Helper()
 	c := place(t, s.settings)
-	own(t, c.dir)
+	Own(t, c.dir)
 	c.run(t, "pg_basebackup", append(args, "-D", c.data, "-X", "stream", "-c", "fast", "--no-sync",
 		"-d", fmt.Sprintf("host=127.0.0.1 port=%d user=postgres application_name=%s", s.port, name))...)
 	return c
@@ -197,14 +197,14 @@ func Program(t testing.TB, name string) string {
 func AsPostgres(t testing.TB, cmd *exec.Cmd, dir string) *exec.Cmd {
 	t.Helper()
 	cmd.Dir = "/"
-	if uid, gid, root := own(t, dir); root {
+	if uid, gid, root := Own(t, dir); root {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: gid}}
 	}
 	return cmd
 }
 
-// own gives dir to the user that the server runs as, if that is another one than this.
-func own(t testing.TB, dir string) (uid, gid uint32, root bool) {
+// Own gives dir to the user that the server runs as, if that is another one than this.
+func Own(t testing.TB, dir string) (uid, gid uint32, root bool) {
 	t.Helper()
 	if os.Getuid() != 0 {
 		return 0, 0, false
