@@ -206,7 +206,7 @@ func TestPostgresServerDies(t *testing.T) {
 	s.sound(t, len(events))
 }
 
-func TestPostgresFailover(t *testing.T) {
+func TestPostgresPromoted(t *testing.T) {
 	t.Parallel()
 	one := pgserver.Start(t, "max_connections=200", "wal_level=replica", "max_wal_senders=4")
 	w, dsn := newWire(t, one.DSN())

@@ -212,7 +212,7 @@ func (tr *trouble) cases(t *testing.T, dsn string) {
 			}
 		})
 		db := openDB(t, "pgx", withParam(t, dsn, "connect_timeout", "5")) // a full server may not answer at all
-		db.SetMaxIdleConns(0) // a connection that is given back would be a place
+		db.SetMaxIdleConns(0)                                             // a connection that is given back would be a place
 		tr.p.leave()
 		tr.do(t, `select pg_terminate_backend(pid) from pg_stat_activity where usename = 'app'`) // those of this test
 		tr.number(t, "connections that leave", others, func(n int) bool { return n == 0 })
