@@ -22,7 +22,7 @@ func (s *Store) Acquire(ctx context.Context, p idempo.AcquireParams) (idempo.Acq
 	}
 	ids := sqlkit.Digests(p)
 	until := time.Now().Add(p.Wait)
-	for moved, polls := 0, 0; ; {
+	for moved, passing, polls := 0, 0, 0; ; {
 		var a idempo.Acquired
 		var out outcome
 		if t == nil {
@@ -35,14 +35,15 @@ func (s *Store) Acquire(ctx context.Context, p idempo.AcquireParams) (idempo.Acq
 			return idempo.Acquired{}, err
 		case out == decided:
 			return a, nil
-		case out == changed, out == leaving && moved < tries-1:
+		case out == changed:
 			if moved++; moved == tries {
 				return idempo.Acquired{}, &idempo.Error{Op: "acquire", Code: "unavailable", KeyRef: p.Key.Ref(), Hint: "the record kept changing"}
 			}
-			if out == leaving && !pause(ctx, time.Duration(moved)*5*time.Millisecond) {
-				return inUse(p, a.Record.Now), nil
-			}
 			continue
+		case out == locked && passing < 8:
+			if passing++; pause(ctx, min(time.Duration(passing)*10*time.Millisecond, 30*time.Millisecond)) {
+				continue
+			}
 		}
 		wait := min(time.Until(until), time.Duration(min(polls+1, 10))*10*time.Millisecond)
 		if polls++; wait <= 0 || !pause(ctx, wait) {
@@ -57,7 +58,7 @@ type outcome int
 const (
 	decided outcome = iota
 	busy            // an open transaction has the key; nothing of it can be seen
-	leaving         // busy, and what can be seen is over: it is about to be removed, or claimed anew
+	locked          // busy, and a row can be seen: mostly somebody who is about to commit a single statement
 	changed         // the row changed under the try
 )
 
@@ -67,13 +68,12 @@ func inUse(p idempo.AcquireParams, now time.Time) idempo.Acquired {
 	return idempo.Acquired{Verdict: idempo.VerdictInProgress, Record: rec, RetryAfter: time.Second}
 }
 
-// inTheWay is the outcome of a try at rows that somebody has locked.
+// inTheWay is the outcome of a try at rows that somebody has locked. NOWAIT cannot tell an open transaction from another's
+// completion, or a sweep, that is just being written.
 func inTheWay(r rows) (idempo.Acquired, outcome) {
 	a := idempo.Acquired{Record: idempo.Record{Now: r.now}}
-	for _, x := range r.rows {
-		if _, live := x.rec.Effective(r.now); !live {
-			return a, leaving
-		}
+	if len(r.rows) > 0 {
+		return a, locked
 	}
 	return a, busy
 }
@@ -95,14 +95,14 @@ func (s *Store) claimAlone(ctx context.Context, p idempo.AcquireParams, ids []st
 		})
 		return a, out, err
 	}
-	r, err := s.lock(ctx, nil, p.Key, ids, p.Now, nowait)
+	r, there, err := s.probe(ctx, nil, p.Key, p.Now)
 	switch {
 	case conflict(s.number(err)):
 		a, out := inTheWay(seen)
 		return a, out, nil
 	case err != nil:
 		return a, busy, s.failed("acquire", p.Key, err, reading)
-	case len(r.rows) > 0:
+	case there:
 		return a, changed, nil
 	}
 	if a, _, err = p.Judge(idempo.Record{}, false, r.now); err != nil {
@@ -164,7 +164,14 @@ func final(r idempo.Record) bool {
 
 // claimLocked is the part of a try that locks and writes, in x.
 func (s *Store) claimLocked(ctx context.Context, x *session, p idempo.AcquireParams, ids []string, seen rows) (a idempo.Acquired, out outcome, err error) {
-	r, err := s.lock(ctx, x, p.Key, ids, p.Now, nowait)
+	var r rows
+	there := true
+	if len(seen.rows) == 0 && len(ids) == 1 {
+		r, there, err = s.probe(ctx, x, p.Key, p.Now)
+	}
+	if err == nil && there {
+		r, err = s.lock(ctx, x, p.Key, ids, p.Now, nowait)
+	}
 	if n := s.number(err); n == lockNowait || n == lockTimeout {
 		if s.server.rollsBack && (!x.own || x.lent && !x.afresh(ctx)) { // the time-out took the whole transaction
 			return a, busy, err

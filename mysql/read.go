@@ -135,6 +135,22 @@ func (s *Store) lock(ctx context.Context, x *session, key idempo.Key, ids []stri
 	return s.many(ctx, on, s.q["lock_many"], key, ids, "clock", at(now), "nowait", raw(p))
 }
 
+// probe is lock, without waiting, of a key that is expected to be new: a row that is there is said to be, not read.
+func (s *Store) probe(ctx context.Context, x *session, key idempo.Key, now time.Time) (r rows, there bool, err error) {
+	var on queryer = s.db
+	if x != nil {
+		on = x.on
+	}
+	err = each(ctx, on, s.q["probe"].with(nil, keyArgs(key, "clock", at(now))...), func(scan func(...any) error) error {
+		var rev *int64
+		var now int64
+		err := scan(&rev, &now)
+		r.now, there = time.UnixMicro(now).UTC(), rev != nil
+		return err
+	})
+	return r, there, err
+}
+
 // many runs a query of several digests and brings its rows into their order.
 func (s *Store) many(ctx context.Context, on queryer, q query, key idempo.Key, ids []string, args ...any) (rows, error) {
 	type found struct {
