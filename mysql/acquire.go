@@ -96,13 +96,13 @@ func (s *Store) claimAlone(ctx context.Context, p idempo.AcquireParams, ids []st
 		return a, out, err
 	}
 	r, there, err := s.probe(ctx, nil, p.Key, p.Now)
-	switch {
-	case conflict(s.number(err)):
+	switch n := s.number(err); {
+	case n == lockNowait || n == lockTimeout:
 		a, out := inTheWay(seen)
 		return a, out, nil
-	case err != nil:
+	case err != nil && !conflict(n):
 		return a, busy, s.failed("acquire", p.Key, err, reading)
-	case there:
+	case there, err != nil:
 		return a, changed, nil
 	}
 	if a, _, err = p.Judge(idempo.Record{}, false, r.now); err != nil {

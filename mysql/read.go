@@ -103,10 +103,15 @@ func (s *Store) read(ctx context.Context, on queryer, key idempo.Key, ids []stri
 	if len(ids) > 1 {
 		return s.many(ctx, on, s.q["read_many"], key, ids, "clock", at(now))
 	}
-	var r rows
 	key.ID = ids[0]
-	err := each(ctx, on, s.q["read"].with(nil, keyArgs(key, "clock", at(now))...), func(scan func(...any) error) error { return r.add(scan) })
-	return r, err
+	st := s.q["read"].with(nil, keyArgs(key, "clock", at(now))...)
+	for try := 1; ; try++ {
+		var r rows
+		err := each(ctx, on, st, func(scan func(...any) error) error { return r.add(scan) })
+		if on != queryer(s.db) || !conflict(s.number(err)) || try > 3 || !pause(ctx, time.Duration(try)*5*time.Millisecond) {
+			return r, err
+		}
+	}
 }
 
 // patience says whether a locking read waits for a row.

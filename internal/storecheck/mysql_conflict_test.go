@@ -1,0 +1,298 @@
+package storecheck
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	driver "github.com/go-sql-driver/mysql"
+
+	"github.com/idempo/idempo"
+	"github.com/idempo/idempo/mysql"
+)
+
+// myEngine is an engine over m with an atomic and a leased operation.
+func myEngine(t testing.TB, s idempo.Store, c idempo.Config) *idempo.Engine {
+	t.Helper()
+	c.DigestKeys = []idempo.Secret{{ID: "k1", Value: []byte("0123456789abcdef0123456789abcdef")}}
+	c.Operations = []idempo.Operation{{Name: "atomic", Guard: idempo.GuardAtomic}, {Name: "leased", Guard: idempo.GuardLeased}}
+	e, err := idempo.New(s, c)
+	must(t, err)
+	return e
+}
+
+// waits returns when so many transactions of the database wait for a lock.
+func (m *my) waits(t testing.TB, n int) {
+	t.Helper()
+	until := time.Now().Add(20 * time.Second)
+	for m.count(t, "select count(*) from information_schema.innodb_trx x join information_schema.processlist p on p.id = x.trx_mysql_thread_id"+
+		" where x.trx_state = 'LOCK WAIT' and p.db = ?", m.c.DBName) < n {
+		if pauseTest(t) || time.Now().After(until) {
+			t.Error("nobody waits")
+			return
+		}
+	}
+}
+
+// deadlocks makes the transaction of ctx the victim of a deadlock: another one, which has done more, waits for what ctx
+// has locked, and has what ctx wants.
+func (m *my) deadlocks(t testing.TB, ctx context.Context) error {
+	t.Helper()
+	must(t, m.exec(ctx, "update counters set n = n + 1 where id = 1"))
+	other, err := m.db.BeginTx(t.Context(), nil)
+	must(t, err)
+	for range 20 {
+		_, err := other.ExecContext(t.Context(), "insert into effects (what) values ('heavy')")
+		must(t, err)
+	}
+	_, err = other.ExecContext(t.Context(), "update counters set n = n + 1 where id = 2")
+	must(t, err)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() {
+		_, err := other.ExecContext(t.Context(), "update counters set n = n + 1 where id = 1")
+		if err = errors.Join(err, other.Rollback()); err != nil {
+			t.Error(err)
+		}
+	})
+	m.waits(t, 1)
+	return m.exec(ctx, "update counters set n = n + 1 where id = 2")
+}
+
+func numberOf(err error) uint16 {
+	if e, ok := errors.AsType[*driver.MySQLError](err); ok {
+		return e.Number
+	}
+	return 0
+}
+
+func TestMySQLDeadlock(t *testing.T) {
+	t.Parallel()
+	m := newMySQL(t, mysql.Options{}, nil)
+	e := myEngine(t, m.Store, idempo.Config{})
+	// once does an operation whose first run meets trouble; then it goes on or gives up.
+	once := func(t *testing.T, id string, trouble func(context.Context) error, ignore bool) {
+		t.Helper()
+		runs := 0
+		b, err := e.Do(t.Context(), request("atomic", id), func(ctx context.Context, _ *idempo.Claim) (idempo.Result, error) {
+			runs++
+			must(t, m.effect(ctx, id))
+			if runs == 1 {
+				if err := trouble(ctx); !ignore {
+					return idempo.Result{}, fmt.Errorf("charge: %w", err)
+				}
+				must(t, m.effect(ctx, id+" after")) // into a transaction that is not the claim's any more
+			}
+			return idempo.Result{Status: 201, Body: fmt.Appendf(nil, "run %d", runs)}, nil
+		})
+		if err != nil || b.Verdict != idempo.VerdictRun || runs != 2 || string(b.Record.Result.Body) != "run 2" {
+			t.Errorf("%q %v, %d runs", b.Verdict, err, runs)
+		}
+		m.effects(t, id, 1)
+		m.effects(t, id+" after", 0)
+		b, err = e.Do(t.Context(), request("atomic", id), nothing)
+		if err != nil || b.Verdict != idempo.VerdictReplay {
+			t.Errorf("afterwards %q, %v", b.Verdict, err)
+		}
+	}
+	deadlock := func(ctx context.Context) error {
+		err := m.deadlocks(t, ctx)
+		if numberOf(err) != 1213 {
+			t.Errorf("%v, want a deadlock", err)
+		}
+		return err
+	}
+	t.Run("[stores/MY5] after 1213 the work goes on: what it writes is rolled back, and it runs again", func(t *testing.T) {
+		once(t, "ignored", deadlock, true)
+	})
+	t.Run("[stores/MY5] 1213 returned by the work: it runs again", func(t *testing.T) {
+		once(t, "returned", deadlock, false)
+	})
+	t.Run("[stores/MY5] 1205 returned by the work: rolled back, and it runs again", func(t *testing.T) {
+		once(t, "timed out", func(ctx context.Context) error {
+			other, err := m.db.BeginTx(t.Context(), nil)
+			must(t, err)
+			defer func() { must(t, other.Rollback()) }()
+			_, err = other.ExecContext(t.Context(), "update counters set n = n + 1 where id = 2")
+			must(t, err)
+			err = m.exec(ctx, "update counters set n = n + 1 where id = 2")
+			if numberOf(err) != 1205 {
+				t.Errorf("%v, want a lock time-out", err)
+			}
+			return err
+		}, false)
+	})
+	t.Run("[stores/MY5] 1020 returned by the work: it runs again", func(t *testing.T) {
+		once(t, "snapshot", func(context.Context) error { return refusal(1020) }, false)
+	})
+	t.Run("[stores/MY5] a transaction that the server rolled back before Complete: InTx says so, 0 rows survive", func(t *testing.T) {
+		c := pgClaim(idempo.GuardAtomic)
+		err := m.InTx(t.Context(), func(ctx context.Context) error {
+			a := pgAcquire(t, ctx, m, c, idempo.VerdictRun)
+			must(t, m.exec(ctx, "rollback")) // as a deadlock does, without an error that anybody could see
+			must(t, m.effect(ctx, "stray"))
+			_, _ = m.Complete(ctx, pgResult(c, a, "body"))
+			return m.effect(ctx, "stray")
+		})
+		if codeOf(err) != "tx_conflict" {
+			t.Errorf("InTx = %v", err)
+		}
+		m.effects(t, "stray", 0)
+		pgAcquire(t, t.Context(), m, func() idempo.AcquireParams { p := pgAgain(c); p.Guard = idempo.GuardLeased; return p }(), idempo.VerdictRun)
+	})
+}
+
+func TestMySQLWinnerRollsBack(t *testing.T) {
+	t.Parallel()
+	t.Run("[stores/MY4] claimants that wait at the insert when the winner rolls back: one next owner, no 1213 or 1205", func(t *testing.T) {
+		t.Parallel()
+		m, h := hookedMySQL(t)
+		const claimants = 10
+		for _, guard := range []idempo.Guard{idempo.GuardAtomic, idempo.GuardLeased} {
+			c := pgClaim(guard)
+			winner, err := m.db.BeginTx(t.Context(), nil)
+			must(t, err)
+			arrived, enter := make(chan struct{}, claimants), make(chan struct{})
+			var first sync.Map
+			h.on(func(q string, conn *driverConn) error {
+				if !strings.Contains(q, "insert into") || !strings.Contains(q, "records") {
+					return nil
+				}
+				if _, again := first.LoadOrStore(conn, true); !again { // each comes once to the point behind its NOWAIT
+					arrived <- struct{}{}
+					<-enter
+				}
+				return nil
+			})
+			owners, refused := make(chan idempo.Acquired, claimants), make(chan error, claimants)
+			var wg sync.WaitGroup
+			finish := make(chan struct{})
+			for range claimants {
+				wg.Go(func() {
+					p := pgAgain(c)
+					claim := func(ctx context.Context) error {
+						a, err := m.Acquire(ctx, p)
+						if err != nil {
+							refused <- err
+							return err
+						}
+						if a.Verdict == idempo.VerdictRun {
+							owners <- a
+							<-finish
+							_, err := m.Complete(ctx, pgResult(p, a, "body"))
+							return err
+						}
+						owners <- a
+						return nil
+					}
+					if guard == idempo.GuardLeased {
+						_ = claim(t.Context())
+						return
+					}
+					if err := m.InTx(t.Context(), claim); err != nil {
+						refused <- err
+					}
+				})
+			}
+			for range claimants {
+				<-arrived
+			}
+			_, err = winner.ExecContext(t.Context(), "insert into idempo_records (tenant_id, operation, idempotency_key, state, guard, on_crash, created_at, changed_at)"+
+				" values (?, ?, ?, 'pending', 'atomic', 'hold', utc_timestamp(6), utc_timestamp(6))", c.Key.Tenant, c.Key.Operation, []byte(c.Key.ID))
+			must(t, err)
+			close(enter)
+			m.waits(t, 2) // of those who have not waited a second yet
+			must(t, winner.Rollback())
+			won, busy := 0, 0
+			for range claimants {
+				select {
+				case a := <-owners:
+					switch a.Verdict {
+					case idempo.VerdictRun:
+						won++
+					case idempo.VerdictInProgress:
+						busy++
+					default:
+						t.Errorf("%s: %q", guard, a.Verdict)
+					}
+				case err := <-refused:
+					t.Errorf("%s: %v", guard, err)
+				}
+			}
+			close(finish)
+			wg.Wait()
+			select {
+			case err := <-refused:
+				t.Errorf("%s: %v", guard, err)
+			default:
+			}
+			if won != 1 || won+busy != claimants {
+				t.Errorf("%s: %d owners, %d in progress", guard, won, busy)
+			}
+			if n := m.count(t, "select count(*) from idempo_records where idempotency_key = ? and state = 'completed'", []byte(c.Key.ID)); n != 1 {
+				t.Errorf("%s: %d records", guard, n)
+			}
+			h.on(nil)
+		}
+	})
+}
+
+func TestMySQLConflictAnywhere(t *testing.T) {
+	t.Parallel()
+	m, h := hookedMySQL(t)
+	e := myEngine(t, m.Store, idempo.Config{})
+	for _, operation := range []string{"atomic", "leased"} {
+		for _, number := range []uint16{1213, 1205, 1020} {
+			t.Run(fmt.Sprintf("[stores/CT18] %s: %d at every statement in turn: the caller sees no error, one effect", operation, number), func(t *testing.T) {
+				hit := 0
+				for n := 1; ; n++ {
+					id := fmt.Sprintf("%s %d %d", operation, number, n)
+					at, struck := 0, false
+					h.on(func(q string, c *driverConn) error {
+						if strings.HasPrefix(q, "set @@session") || strings.HasPrefix(q, "set @idempo") || q == "begin" {
+							return nil // these take no locks
+						}
+						if at++; at != n || struck {
+							return nil
+						}
+						struck = true
+						if number != 1205 {
+							must(t, c.do("rollback")) // as the server does
+						}
+						return refusal(number)
+					})
+					runs := 0
+					b, err := e.Do(t.Context(), request(operation, id), func(ctx context.Context, _ *idempo.Claim) (idempo.Result, error) {
+						runs++
+						var err error
+						if operation == "atomic" {
+							err = m.effect(ctx, id)
+						}
+						return idempo.Result{Status: 201}, err
+					})
+					h.on(nil)
+					if !struck {
+						break
+					}
+					hit++
+					if number == 1205 && errors.Is(err, idempo.ErrInProgress) && runs == 0 { // CT17: a time-out in a claim
+						continue
+					}
+					if err != nil || b.Verdict != idempo.VerdictRun || operation == "leased" && runs != 1 {
+						t.Errorf("at statement %d: %q, %v, %d runs", n, b.Verdict, err, runs)
+					}
+					if operation == "atomic" {
+						m.effects(t, id, 1)
+					}
+				}
+				if hit < 3 {
+					t.Errorf("only %d statements were hit", hit)
+				}
+			})
+		}
+	}
+}
