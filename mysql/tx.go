@@ -78,6 +78,8 @@ func (t *session) abandon(ctx context.Context, err error) error {
 	t.ended = true
 	if t.on != nil {
 		t.rollback(ctx)
+	} else if err != nil && t.broken != nil { // why the work got no transaction
+		return t.broken
 	}
 	if err != nil && conflict(t.store.number(err)) {
 		return &idempo.Error{Op: "commit", Code: "tx_conflict", Err: t.store.shown(err)}

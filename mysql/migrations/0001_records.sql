@@ -1,12 +1,13 @@
 -- The tables of a store. MySQL commits at every DDL statement, so each can be run again: a migration that was killed is
--- finished by the next one. Keys compare as bytes whatever the server's collation; times are UTC.
+-- finished by the next one. Keys compare as bytes whatever the server's collation; texts are UTF-8 in binary columns, which no
+-- character set of a connection translates; times are UTC.
 create table if not exists {table records} (
     tenant_id        varbinary(255) not null,
     operation        varbinary(200) not null,
     idempotency_key  varbinary(32) not null,
     alias_of         varbinary(32),
     request_hash     varbinary(255),
-    request_recipe   text,
+    request_recipe   blob,
     request_detail   longblob,
     state            varchar(16) character set ascii collate ascii_bin,
     guard            varchar(16) character set ascii collate ascii_bin,
@@ -16,7 +17,7 @@ create table if not exists {table records} (
     attempt          bigint not null default 0,
     generation       bigint not null default 1,
     token            varbinary(16),
-    owner            text,
+    owner            blob,
     claimed_at       datetime(6),
     started_at       datetime(6),
     lease_until      datetime(6),
@@ -32,8 +33,8 @@ create table if not exists {table records} (
     derived_key      varbinary(255),
     snapshot         longblob,
     due_at           datetime(6),
-    note             text,
-    trace            text,
+    note             blob,
+    trace            blob,
     sealed           varbinary(255),
     format           smallint not null default 1,
     created_at       datetime(6) not null,
@@ -67,11 +68,11 @@ create table if not exists {table attempts} (
     attempt         bigint not null,
     state           varchar(16) character set ascii collate ascii_bin,
     surface         varchar(64) character set ascii collate ascii_bin,
-    owner           text,
+    owner           blob,
     status_code     int,
     failing         tinyint(1) not null default 0,
-    note            text,
-    trace           text,
+    note            blob,
+    trace           blob,
     claimed_at      datetime(6),
     started_at      datetime(6),
     lease_until     datetime(6),
@@ -84,7 +85,7 @@ create table if not exists {table attempts} (
 create table if not exists {table audit} (
     id              bigint not null auto_increment primary key,
     at              datetime(6) not null,
-    actor           text not null,
+    actor           blob not null,
     role            varchar(64) not null default '',
     channel         varchar(64) not null default '',
     action          varchar(64) not null,
@@ -95,8 +96,8 @@ create table if not exists {table audit} (
     attempt         bigint,
     state_before    varchar(16),
     state_after     varchar(16),
-    reason          text not null,
-    evidence        text not null,
+    reason          blob not null,
+    evidence        blob not null,
     key {name audit_at} (at, id),
     key {name audit_key} (tenant_id, operation, idempotency_key)
 ) engine = InnoDB row_format = dynamic default character set utf8mb4 collate utf8mb4_bin;
@@ -117,8 +118,8 @@ insert into {table meta} (store_id) select uuid() from dual where not exists (se
 -- Under which digest keys records may live, so that a process without one of them does not start. mark tells two values
 -- of one id apart and shows neither.
 create table if not exists {table digest_keys} (
-    id       varchar(255) not null primary key,
-    mark     text not null,
+    id       varbinary(255) not null primary key,
+    mark     blob not null,
     added_at datetime(6) not null
 ) engine = InnoDB row_format = dynamic default character set utf8mb4 collate utf8mb4_bin;
 
