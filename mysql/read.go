@@ -57,7 +57,10 @@ func (r *rows) add(scan func(...any) error, more ...any) error {
 		return err
 	}
 	r.now = time.UnixMicro(now).UTC()
-	if k.Alias() != "" {
+	switch {
+	case rev == nil: // the clock alone
+		return nil
+	case k.Alias() != "":
 		r.alias = true
 		return nil
 	}
@@ -66,9 +69,6 @@ func (r *rows) add(scan func(...any) error, more ...any) error {
 		return err
 	}
 	rec.Now = r.now
-	if rec.Key.ID == "" || rev == nil { // the clock alone
-		return nil
-	}
 	if !slices.ContainsFunc(r.rows, func(x row) bool { return x.rec.Key == rec.Key }) {
 		r.rows = append(r.rows, row{rec, split(aliases), *rev})
 	}
