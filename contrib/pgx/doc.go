@@ -8,6 +8,9 @@
 //		…
 //	})
 //
+// Before a synchronous standby let Configure prepare the pool's configuration: a COMMIT whose wait for the standby was cancelled is
+// then not taken for a durable one.
+//
 // It works with every query exec mode of pgx; behind PgBouncer in transaction mode use exec, cache_describe or simple.
 //
 // Layer: contrib.

@@ -16,7 +16,10 @@ import (
 const endBudget = 10 * time.Second
 
 // port is the postgres.Port over a pgx pool: all statements of one call travel in one flight.
-type port struct{ pool *pgxpool.Pool }
+type port struct {
+	pool *pgxpool.Pool
+	open *unconfirmed
+}
 
 // sender is what sends a batch: a connection or a transaction.
 type sender interface {
@@ -29,7 +32,15 @@ type sender interface {
 func (p port) Run(ctx context.Context, tx postgres.PortTx, statements ...postgres.Statement) error {
 	switch t := tx.(type) {
 	case nil:
-		return p.withConn(ctx, func(c *pgxpool.Conn) error { return send(ctx, c, statements) })
+		return p.withConn(ctx, func(c *pgxpool.Conn) error {
+			if err := p.open.confirm(ctx, c.Conn()); err != nil {
+				return &postgres.PortError{Err: err}
+			}
+			if err := send(ctx, c, statements); err != nil {
+				return err
+			}
+			return p.open.committed(ctx, c.Conn())
+		})
 	case callers:
 		return sent(send(ctx, t.Tx, statements))
 	case *transaction:
@@ -99,6 +110,10 @@ func (p port) withConn(ctx context.Context, f func(*pgxpool.Conn) error) error {
 		}
 		alive := !c.Conn().IsClosed()
 		err = f(c)
+		if own, ok := errors.AsType[*postgres.PortError](err); ok {
+			c.Release()
+			return own
+		}
 		sent = sent || maySent(c.Conn(), alive, err)
 		c.Release()
 		switch {
@@ -129,6 +144,10 @@ func (p port) Begin(ctx context.Context, statements ...postgres.Statement) (post
 	for try := 0; ; try++ {
 		c, err := p.pool.Acquire(ctx)
 		if err != nil {
+			return nil, &postgres.PortError{Err: err}
+		}
+		if err := p.open.confirm(ctx, c.Conn()); err != nil {
+			c.Release()
 			return nil, &postgres.PortError{Err: err}
 		}
 		tx, err := begin(ctx, c, statements)
@@ -188,11 +207,13 @@ func (p port) Commit(ctx context.Context, tx postgres.PortTx, statements ...post
 		t.rollback(end)
 		return &postgres.TxError{Code: "tx_aborted", Err: t.first()}
 	}
+	warned(t.conn.Conn()) // what the work was warned of
 	err := t.commit(end, statements)
 	if err != nil {
 		t.rollback(end)
+		return err
 	}
-	return err
+	return p.open.committed(end, t.conn.Conn())
 }
 
 // commit sends statements and COMMIT.
@@ -246,7 +267,11 @@ func (p port) Rollback(ctx context.Context, tx postgres.PortTx, statements ...po
 		return noted
 	}
 	all := append([]postgres.Statement{{SQL: "rollback"}}, statements...)
+	warned(t.conn.Conn())
 	err := send(end, t.conn, all)
+	if err == nil {
+		err = p.open.committed(end, t.conn.Conn())
+	}
 	alive := !t.conn.Conn().IsClosed()
 	t.rollback(end)
 	lift()

@@ -16,7 +16,7 @@ type Options = postgres.Options
 // New returns the store in pool after the checks of postgres.New. The pool stays the caller's, who closes it. It must
 // lead to the primary: with several hosts in the DSN set target_session_attrs=read-write.
 func New(ctx context.Context, pool *pgxpool.Pool, o Options) (*postgres.Store, error) {
-	return postgres.Over(ctx, port{pool}, o)
+	return postgres.Over(ctx, port{pool: pool, open: new(unconfirmed)}, o)
 }
 
 // Migrate is postgres.Migrate over a pool.
