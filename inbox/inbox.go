@@ -131,7 +131,8 @@ func (in *Inbox) handle(ctx context.Context, m Message, h Handler) (Outcome, err
 }
 
 // deliver handles an identified message in the turn of its lane.
-func (in *Inbox) deliver(ctx context.Context, d *delivery, h Handler) (Outcome, error) {
+func (in *Inbox) deliver(ctx context.Context, d *delivery, h Handler) (out Outcome, err error) {
+	defer func() { out.started = d.run }()
 	if d.order != OrderNone {
 		leave, err := in.lanes.enter(ctx, laneOf(d))
 		if err != nil {

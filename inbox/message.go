@@ -105,4 +105,6 @@ type Outcome struct {
 	RetryIn time.Duration // with StatusRunning: when to ask again
 	Result  idempo.Result // of the run that had the effect: see SetResult
 	Err     error         // of the handler, with retrying, dead and in_doubt
+
+	started bool // the handler was, whatever came of it
 }

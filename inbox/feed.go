@@ -1,0 +1,259 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/idempo/idempo"
+	"github.com/idempo/idempo/internal/backoff"
+)
+
+// Delivery is one message that a broker adapter has taken and not answered.
+type Delivery struct {
+	Message Message
+	// Ack acknowledges it: what became of it is committed. An error is only logged: the redelivery is a duplicate.
+	Ack func(ctx context.Context) error
+	// Again gives it back to the broker, to be delivered not before d; nil: it is kept until it is decided.
+	Again func(ctx context.Context, d time.Duration) error
+	// Extend tells the broker, every ExtendEvery, that it is still being worked on; nil: no need.
+	Extend      func(ctx context.Context) error
+	ExtendEvery time.Duration
+}
+
+// Feed is what broker adapters hand deliveries to. It runs Options.Workers of them at once, those of one lane in the
+// order in which they were added, and acknowledges each when what became of it is durable, never before. While the store
+// is away it keeps what it has, acknowledges nothing and asks again with full jitter. It runs Work, too.
+type Feed struct {
+	in   *Inbox
+	h    Handler
+	ctx  context.Context // its end stops
+	work context.Context // of handlers: ends DrainTimeout later
+
+	cancel, drained func()
+
+	free  chan struct{} // places of workers
+	moved chan struct{} // something left, or the feed failed
+	all   sync.WaitGroup
+
+	mu    sync.Mutex
+	n     int // taken and not answered
+	bytes int
+	lanes map[string][]Delivery // behind the one that runs
+	err   error
+}
+
+// Feed begins to run deliveries by h until ctx ends. Its caller must call Close.
+func (in *Inbox) Feed(ctx context.Context, h Handler) *Feed {
+	ctx, cancel := context.WithCancel(ctx)
+	work, stop := in.Drain(ctx)
+	f := &Feed{in: in, h: h, ctx: ctx, work: work, free: make(chan struct{}, in.o.Workers), moved: make(chan struct{}, 1), lanes: map[string][]Delivery{}}
+	f.cancel, f.drained = cancel, stop
+	f.all.Go(func() {
+		if err := in.Work(ctx, h); err != nil {
+			f.fail(err)
+		}
+	})
+	return f
+}
+
+// Room waits until another message may be taken from the broker and returns how many. The error is the end of the feed's
+// context, ErrBreaker, or another reason for which no more may be taken; then call Close.
+func (f *Feed) Room() (int, error) {
+	for {
+		f.mu.Lock()
+		n, full, err := f.in.o.MaxInFlight-f.n, f.n > 0 && f.bytes >= f.in.o.MaxInFlightBytes, f.err
+		f.mu.Unlock()
+		switch {
+		case err != nil:
+			return 0, err
+		case f.ctx.Err() != nil:
+			return 0, context.Cause(f.ctx)
+		case n > 0 && !full:
+			return n, nil
+		}
+		select {
+		case <-f.moved:
+		case <-f.ctx.Done():
+		}
+	}
+}
+
+// Add runs d when its turn comes. It does not wait.
+func (f *Feed) Add(d Delivery) {
+	lane := f.in.laneKey(d.Message)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.n++
+	f.bytes += len(d.Message.Body)
+	if lane == "" {
+		f.all.Go(func() { f.run(d) })
+		return
+	}
+	queue, busy := f.lanes[lane]
+	if busy {
+		f.lanes[lane] = append(queue, d)
+		return
+	}
+	f.lanes[lane] = nil
+	f.all.Go(func() { f.runLane(lane, d) })
+}
+
+// laneKey names the lane of m, "" where it has none.
+func (in *Inbox) laneKey(m Message) string {
+	d, p := in.accept(m, false)
+	if p != nil || d.order == OrderNone {
+		return ""
+	}
+	return laneOf(d)
+}
+
+// runLane runs d and what was added to its lane meanwhile, one after the other.
+func (f *Feed) runLane(lane string, d Delivery) {
+	for {
+		f.run(d)
+		f.mu.Lock()
+		queue := f.lanes[lane]
+		if len(queue) == 0 {
+			delete(f.lanes, lane)
+			f.mu.Unlock()
+			return
+		}
+		d, f.lanes[lane] = queue[0], queue[1:]
+		f.mu.Unlock()
+	}
+}
+
+// run handles one delivery at a worker's place, unless the feed stops first.
+func (f *Feed) run(d Delivery) {
+	defer f.gone(d)
+	extended, done := context.WithCancel(f.work)
+	var extending sync.WaitGroup
+	defer extending.Wait()
+	defer done()
+	if d.Extend != nil && d.ExtendEvery > 0 {
+		extending.Go(func() { f.extend(extended, d) })
+	}
+	select {
+	case f.free <- struct{}{}:
+	case <-f.ctx.Done():
+		return
+	}
+	defer func() { <-f.free }()
+	f.decide(d)
+}
+
+// decide handles d until something is decided, or the feed stops.
+func (f *Feed) decide(d Delivery) {
+	const patience = 30 * time.Second // for one that runs elsewhere
+	var waited time.Duration
+	for try := 0; f.ctx.Err() == nil; try++ {
+		out, err := f.in.handleAny(f.work, d.Message, f.h)
+		var pause time.Duration
+		switch {
+		case errors.Is(err, ErrBreaker):
+			f.fail(err)
+			return
+		case err != nil:
+			if f.ctx.Err() == nil {
+				f.in.o.Logger.Warn("inbox: nothing is decided about a message; it is tried again", "subscriber", f.in.o.Subscriber, "error", err)
+			}
+			if out.started {
+				d.Message.Attempt = max(d.Message.Attempt, 2)
+			}
+			pause = 50*time.Millisecond + backoff.Full(try, 100*time.Millisecond, 30*time.Second)
+		case out.Ack:
+			if err := d.Ack(context.WithoutCancel(f.work)); err != nil {
+				f.in.o.Logger.Warn("inbox: a message could not be acknowledged; it will come again, as a duplicate", "subscriber", f.in.o.Subscriber, "error", err)
+			}
+			return
+		case waited >= patience && d.Again != nil:
+			if err := d.Again(context.WithoutCancel(f.work), out.RetryIn); err == nil {
+				return
+			}
+			fallthrough
+		default:
+			pause = backoff.Around(max(out.RetryIn, 50*time.Millisecond), 0.5)
+			waited += pause
+		}
+		rest(f.ctx, pause)
+	}
+}
+
+// handleAny is Handle or HandleLeased.
+func (in *Inbox) handleAny(ctx context.Context, m Message, h Handler) (Outcome, error) {
+	if in.o.Guard == idempo.GuardLeased {
+		return in.HandleLeased(ctx, m, h)
+	}
+	return in.Handle(ctx, m, h)
+}
+
+func (f *Feed) extend(ctx context.Context, d Delivery) {
+	t := time.NewTicker(d.ExtendEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+			if err := d.Extend(ctx); err != nil && ctx.Err() == nil {
+				f.in.o.Logger.Warn("inbox: the broker was not told that a message is being worked on", "subscriber", f.in.o.Subscriber, "error", err)
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// gone makes room.
+func (f *Feed) gone(d Delivery) {
+	f.mu.Lock()
+	f.n--
+	f.bytes -= len(d.Message.Body)
+	f.mu.Unlock()
+	f.signal()
+}
+
+// fail stops the feed for err.
+func (f *Feed) fail(err error) {
+	f.mu.Lock()
+	if f.err == nil {
+		f.err = err
+	}
+	f.mu.Unlock()
+	f.signal()
+}
+
+func (f *Feed) signal() {
+	select {
+	case f.moved <- struct{}{}:
+	default:
+	}
+}
+
+// InFlight is how many deliveries were added and are not answered.
+func (f *Feed) InFlight() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.n
+}
+
+// Close stops the feed: nothing more is started, what runs has DrainTimeout to end, and exactly what was committed is
+// acknowledged. It returns why the feed stopped by itself, nil if its context ended.
+func (f *Feed) Close() error {
+	f.cancel()
+	f.all.Wait()
+	f.drained()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.err
+}
+
+// rest waits for d or the end of ctx.
+func rest(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
