@@ -41,7 +41,11 @@ func (s *Store) batch(ctx context.Context, p operator.FindParams, after idempo.K
 		for _, word := range p.Stored() {
 			states = append(states, string(word))
 		}
-		st = s.q["list"].with(nil, "after_tenant", after.Tenant, "after_operation", after.Operation, "after_key", []byte(after.ID),
+		name := "list"
+		if p.State == idempo.StatePending || p.State == idempo.StateInDoubt {
+			name = "list_open"
+		}
+		st = s.q[name].with(nil, "after_tenant", after.Tenant, "after_operation", after.Operation, "after_key", []byte(after.ID),
 			"tenant", p.Tenant, "operation", p.Operation, "surface", p.Surface, "states", strings.Join(states, ","), "limit", int64(size), "now", clock(p.Now))
 	}
 	st.Row = r.collect()

@@ -144,7 +144,7 @@ func watch(rec idempo.Record, judged time.Time) any {
 		if !rec.DueAt.IsZero() {
 			return at(rec.DueAt)
 		}
-		if rec.Attempt > 1 {
+		if rec.Attempt > 1 || !rec.CreatedAt.Equal(rec.ClaimedAt) { // nobody finds it by when it was created
 			return at(rec.LeaseUntil)
 		}
 	case idempo.StateInDoubt:

@@ -43,11 +43,15 @@ func (s *Store) batch(ctx context.Context, p operator.FindParams, after idempo.K
 	if p.Tenant != "" {
 		last = []byte(p.Tenant)
 	}
+	args := []any{[]byte(after.Tenant), []byte(after.Operation), []byte(after.ID), last, p.Operation, p.Surface}
+	if p.State == idempo.StatePending || p.State == idempo.StateInDoubt {
+		return s.listed(ctx, "list_open", append(args, size)...)
+	}
 	var words strings.Builder
 	for _, st := range p.Stored() {
 		words.WriteString(" " + string(st) + " ")
 	}
-	return s.listed(ctx, "list", []byte(after.Tenant), []byte(after.Operation), []byte(after.ID), last, p.Operation, p.Surface, words.String(), size)
+	return s.listed(ctx, "list", append(args, words.String(), size)...)
 }
 
 func (s *Store) listed(ctx context.Context, name string, args ...any) ([]idempo.Record, error) {
