@@ -18,6 +18,7 @@ var (
 	_ operator.Changer   = (*Store)(nil)
 	_ operator.Auditor   = (*Store)(nil)
 	_ operator.Counter   = (*Store)(nil)
+	_ operator.Scanner   = (*Store)(nil)
 )
 
 // List implements operator.Lister. Every page looks at all keys.
@@ -193,4 +194,23 @@ func older(o operator.Oldest, key idempo.Key, since time.Time) operator.Oldest {
 		return operator.Oldest{Key: key, Since: since}
 	}
 	return o
+}
+
+// Scan implements operator.Scanner: one stretch holds everything.
+func (s *Store) Scan(ctx context.Context, p operator.ScanParams) (operator.Scanned, error) {
+	if _, err := s.enter(ctx, "scan", idempo.Key{}); err != nil {
+		return operator.Scanned{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now(p.Now)
+	var got operator.Scanned
+	for k, r := range s.rows {
+		rec, _ := r.record()
+		if eff, ok := p.Match(rec, now); ok && r.key() == k {
+			got.Records = append(got.Records, eff)
+		}
+	}
+	slices.SortFunc(got.Records, func(a, b idempo.Record) int { return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), byKey(a.Key, b.Key)) })
+	return got, nil
 }

@@ -20,6 +20,7 @@ func listCases() []testCase {
 		c("[operations/OP18] filters intersect, on the effective state", 0, listFilters),
 		c("[operations/OP18] a list skips nothing and repeats nothing while rows come and go", 0, listPages),
 		c("[operations/OP19] a reference finds its record, also by an alias", needAliases, listRefs),
+		{name: "[operations/OP19] what was made, what was referred to, and a trace find their records, the newest first", needs: needScanner, alone: true, run: scans},
 	}
 }
 
@@ -154,4 +155,64 @@ func listRefs(k *K) {
 			k.Errorf("%s finds %+v", ref, got)
 		}
 	}
+}
+
+func scans(k *K) {
+	at := func(d time.Duration) idempo.AcquireParams {
+		p := k.claim(k.key())
+		p.Now, p.Trace = k.t0.Add(-d), fmt.Sprintf("00-%032x-b7ad6b7169203331-01", int(d/time.Minute))
+		return p
+	}
+	old, made, referred, other := at(100*24*time.Hour), at(time.Hour), at(5*time.Minute), at(time.Minute)
+	for _, p := range []idempo.AcquireParams{old, made} {
+		k.completed(p)
+	}
+	k.won(referred)
+	r := k.renew(referred, referred.Now)
+	r.Refer = answer().Resource
+	_, err := k.Store.Renew(k.ctx, r)
+	k.ok(err)
+	c := k.done(other, k.won(other).Attempt, other.Now)
+	c.Result.Resource = idempo.Resource{Type: "order", ID: "99"}
+	_, err = k.Store.Complete(k.ctx, c)
+	k.ok(err)
+	scan := func(p operator.ScanParams) (found []string) {
+		k.Helper()
+		p.Now = k.t0
+		for steps := 0; ; steps++ {
+			got, err := k.Store.(operator.Scanner).Scan(k.ctx, p)
+			k.ok(err)
+			for _, r := range got.Records {
+				if r.Result.Body != nil || r.Snapshot != nil {
+					k.Error("a scan carries bodies")
+				}
+				found = append(found, r.Ref())
+			}
+			if (got.Next == "") != got.Back.IsZero() || steps > 10_000 {
+				k.Fatalf("step %d: next %q, looked back to %s", steps, got.Next, got.Back)
+			}
+			if got.Next == "" {
+				return found
+			}
+			p.After = got.Next
+		}
+	}
+	want := func(p operator.ScanParams, keys ...idempo.AcquireParams) {
+		k.Helper()
+		var refs []string
+		for _, key := range keys {
+			refs = append(refs, key.Key.Ref())
+		}
+		if got := scan(p); !slices.Equal(got, refs) {
+			k.Errorf("%+v finds %q, want %q", p, got, refs)
+		}
+	}
+	order := operator.ScanParams{Resource: answer().Resource}
+	want(order, referred, made) // the tombstone of long ago is over
+	want(operator.ScanParams{Resource: idempo.Resource{Type: "order", ID: "99"}}, other)
+	want(operator.ScanParams{Resource: idempo.Resource{Type: "order", ID: "0"}})
+	want(operator.ScanParams{Trace: fmt.Sprintf("%032X", 60)}, made)
+	want(operator.ScanParams{Trace: fmt.Sprintf("%032x", 61)})
+	order.Tenant = k.tenant + "x"
+	want(order)
 }

@@ -31,6 +31,8 @@ func opsOf(s idempo.Store) (o operatorStore, ok bool) {
 
 func operated(s idempo.Store) bool { _, ok := opsOf(s); return ok }
 
+func scanned(s idempo.Store) bool { _, ok := s.(operator.Scanner); return ok }
+
 func listed(s idempo.Store) bool { _, ok := s.(operator.Lister); return ok }
 
 // An operation of the column operator: how it is asked, and what the table says.

@@ -90,6 +90,7 @@ const (
 	needAliases
 	needOperator
 	needLister
+	needScanner
 )
 
 func (c testCase) skip(caps Caps, s Subject) string {
@@ -105,6 +106,7 @@ func (c testCase) skip(caps Caps, s Subject) string {
 		{needEffect, s.Effect != nil && s.Count != nil, "Subject has no Effect and Count"},
 		{needEnd, s.End != nil, "Subject has no End"},
 		{needOperator, operated(s.Store), "not for operators (operator.Changer, Auditor, Counter, Historian)"},
+		{needScanner, scanned(s.Store), "does not look through its records (operator.Scanner)"},
 		{needLister, listed(s.Store), "does not list its records (operator.Lister)"},
 		{needPoison, s.Poison != nil, "Subject has no Poison"},
 		{needOwn, s.Own != nil, "Subject has no Own"},

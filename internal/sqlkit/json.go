@@ -94,6 +94,15 @@ func References(rs []idempo.Resource) []byte {
 	return pairs(h)
 }
 
+// ReferenceText is what the stored form of references holds where r is among them; "" for none.
+func ReferenceText(r idempo.Resource) string {
+	if r.IsZero() {
+		return ""
+	}
+	b := References([]idempo.Resource{r})
+	return string(b[1 : len(b)-1])
+}
+
 // ParseReferences reads what References wrote.
 func ParseReferences(b []byte) ([]idempo.Resource, error) {
 	h, err := ParseHeaders(b)

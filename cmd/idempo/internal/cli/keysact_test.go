@@ -6,9 +6,13 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -316,6 +320,57 @@ func TestKeysBulk(t *testing.T) {
 		r = s.do(append(bulk[1:], "--progress", "json")...)
 		if r.code != 0 || r.out != "" || !strings.Contains(r.err, `{"schema":1,"progress":{"what":"resolve","done":0,"total":120,"per_second":0}}`) || !strings.Contains(r.err, `"done":120,"total":120`) {
 			t.Errorf("%+v", r)
+		}
+	})
+}
+
+func TestKeysBesideServe(t *testing.T) {
+	t.Parallel()
+	t.Run("[operations/OP28] operators work on the file that serve writes to: no lock error for either", func(t *testing.T) {
+		t.Parallel()
+		s := newShell(t)
+		s.seeded()
+		s.many(300)
+		up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") }))
+		defer up.Close()
+		v := s.serve("--upstream", up.URL, "--store", "idempo.db")
+		front := v.front()
+		ctx, cancel := context.WithCancel(t.Context())
+		var calls sync.WaitGroup
+		for c := range 4 {
+			calls.Go(func() {
+				for i := 0; ctx.Err() == nil; i++ {
+					r, err := http.NewRequest("POST", front+"/", strings.NewReader("{}"))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					r.Header.Set("Idempotency-Key", fmt.Sprintf("order-%d-%d", c, i))
+					resp, err := http.DefaultClient.Do(r)
+					if err != nil || resp.StatusCode != 200 {
+						t.Error(resp, err)
+						return
+					}
+					resp.Body.Close()
+				}
+			})
+		}
+		for _, args := range [][]string{
+			{"resolve", "--failed", "--tenant", "many", "--reason", "x", "--yes"}, {"list", "--json"}, {"audit", "--json"}, {"show", ref("done")},
+			{"release", ref("running"), "--reason", "x", "--yes"}, {"purge", "--tenant", "many", "--reason", "x", "--yes"},
+		} {
+			if r := s.do(args...); r.code != 0 {
+				t.Errorf("%v: exit %d, %s", args, r.code, r.err)
+			}
+		}
+		cancel()
+		calls.Wait()
+		v.signals <- syscall.SIGTERM
+		if code := <-v.code; code != 0 {
+			t.Errorf("serve: exit %d, %s", code, v.err.String())
+		}
+		if r := s.do("audit", "--tenant", "many", "--json"); strings.Count(r.out, `"outcome":"done"`) != 600 {
+			t.Errorf("%d audit rows", strings.Count(r.out, "\n"))
 		}
 	})
 }

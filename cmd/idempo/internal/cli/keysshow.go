@@ -19,6 +19,7 @@ import (
 // showFlags name one key, by reference or by its parts.
 type showFlags struct {
 	tenant, operation, id, principal string
+	resource, trace                  string
 	body                             bool
 }
 
@@ -26,8 +27,9 @@ func (a *app) keysShowCommand() *cobra.Command {
 	var s showFlags
 	c := &cobra.Command{
 		Use: "show [REFERENCE]", Short: "show what became of one key: state, attempts, result, ends",
-		Long: "Show one key, by its reference as lists, logs and problems print it, or by tenant, operation and\n" +
-			"the caller's key. The stored answer is shown with --body only, byte for byte.",
+		Long: "Show one key, by its reference as lists, logs and problems print it, or by tenant, operation and the caller's key. " +
+			"What it made, or the trace of its run, has no index: keys are looked through, the newest first, until one is found. " +
+			"The stored answer is shown with --body only, byte for byte.",
 		Example:     "idempo keys show k_mfrggzdfmztwq2lknnwg23tpoa\nidempo keys show --tenant default --operation gateway.upstream --id order-81 --json",
 		Annotations: exits(exitNo, exitUnreachable, exitUnsafe, exitInterrupted),
 		Args:        cobra.MaximumNArgs(1),
@@ -38,6 +40,8 @@ func (a *app) keysShowCommand() *cobra.Command {
 	f.StringVar(&s.operation, "operation", "", "`name` of the operation; the gateway's begin with gateway.")
 	f.StringVar(&s.id, "id", "", "the `key` as the caller sent it")
 	f.StringVar(&s.principal, "principal", "", "`principal` of the key, where keys are kept apart by it")
+	f.StringVar(&s.resource, "resource", "", "what was made or referred to, `type:id`: looked for, the newest first")
+	f.StringVar(&s.trace, "trace", "", "trace `id` of the run: looked for, the newest first")
 	f.BoolVar(&s.body, "body", false, "write the stored answer, nothing else")
 	f.Bool("json", false, "one JSON object")
 	a.storeFlags(c)
@@ -50,9 +54,15 @@ func notFound() *failure {
 }
 
 func (a *app) keysShow(c *cobra.Command, s showFlags, args []string) error {
-	target, err := s.target(args)
+	search, err := s.search(args)
 	if err != nil {
 		return err
+	}
+	var target operator.Target
+	if search == nil {
+		if target, err = s.target(args); err != nil {
+			return err
+		}
 	}
 	ctx, cancel := a.interruptible(c)
 	defer cancel()
@@ -61,6 +71,11 @@ func (a *app) keysShow(c *cobra.Command, s showFlags, args []string) error {
 		return err
 	}
 	defer d.close()
+	if search != nil {
+		if target.Ref, err = a.searched(ctx, d, *search); err != nil || target.Ref == "" {
+			return interrupted(ctx, err)
+		}
+	}
 	if target.Ref == "" { // a digest key that is not at hand is no "no such key"
 		if _, err := references(d.settings, d.store, s); err != nil {
 			return err

@@ -115,7 +115,7 @@ func refusal(e *operator.Error) *failure {
 // denied reports whether the store refused a write because of rights, and says which are missing.
 func denied(err error) (*failure, bool) {
 	e, ok := errors.AsType[*idempo.Error](err)
-	if !ok || !strings.Contains(e.Error(), "42501") && !strings.Contains(e.Error(), "readonly") && !strings.Contains(e.Error(), "read-only") {
+	if !ok || !strings.Contains(e.Hint, "--grants") && !strings.Contains(e.Error(), "read-only") {
 		return nil, false
 	}
 	return &failure{exit: exitNo, code: "forbidden", message: "this database role may only read: " + e.Error(),

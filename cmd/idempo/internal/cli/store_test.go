@@ -471,3 +471,29 @@ func TestExamplesRun(t *testing.T) {
 		}
 	}
 }
+
+func TestKeysSearch(t *testing.T) {
+	t.Parallel()
+	t.Run("[operations/OP19] by what was made, and by trace; not found is said after everything was looked at", func(t *testing.T) {
+		t.Parallel()
+		s := newShell(t)
+		s.seeded()
+		show := func(args ...string) result {
+			return s.run(append([]string{"keys", "show", "--store", "idempo.db"}, args...)...)
+		}
+		if r := show("--resource", "charge:ch_\x1b[2J91"); r.code != 0 || !strings.HasPrefix(r.out, "key          "+ref("done")) {
+			t.Errorf("%+v", r)
+		}
+		if r := show("--trace", "0af7651916cd43dd8448eb211c80319c"); r.code != 1 || r.err != "idempo: no such key\n" {
+			t.Errorf("%+v", r)
+		}
+		if r := show("--resource", "charge:ch_92", "--json"); r.code != 1 || !strings.Contains(r.err, `"code":"not_found"`) {
+			t.Errorf("%+v", r)
+		}
+		for _, args := range [][]string{{"--trace", "x"}, {"--resource", "x"}, {"--resource", "a:b", "--trace", "12345678"}, {"--resource", "a:b", ref("done")}} {
+			if r := show(args...); r.code != 125 {
+				t.Errorf("%v: %+v", args, r)
+			}
+		}
+	})
+}
