@@ -202,6 +202,29 @@ func TestPostgresConflicts(t *testing.T) {
 			})
 			check(t, "terminated", runs, err)
 		})
+		for name, statements := range map[string][]string{"cancelled": {"select pg_cancel_backend(pg_backend_pid())", "select pg_sleep(60)"},
+			"timed out": {"set local statement_timeout = '1ms'", "select pg_sleep(60)"}} {
+			t.Run("[stores/CT17] a statement is "+name+" inside the work: rolled back and known, and the next call does it", func(t *testing.T) {
+				runs, err := once(name, func(ctx context.Context) (err error) {
+					for _, statement := range statements {
+						if err = p.exec(ctx, statement); err != nil {
+							break
+						}
+					}
+					return err
+				})
+				if err == nil || idempo.MayHaveHappened(err) || runs != 1 {
+					t.Errorf("%d runs, %v, want an error that knows that nothing happened", runs, err)
+				}
+				if n := p.count(t, `select count(*) from SCHEMA.effects where what = $1`, name); n != 0 {
+					t.Errorf("%d effects", n)
+				}
+				_, err = e.Do(ctx, request("atomic", name), func(ctx context.Context, _ *idempo.Claim) (idempo.Result, error) {
+					return idempo.Result{Status: 200}, p.effect(ctx, name)
+				})
+				check(t, name, 2, err)
+			})
+		}
 		t.Run("a foreign deferred constraint that refuses at COMMIT: tx_aborted, nothing remains", func(t *testing.T) {
 			must(t, p.deferred(ctx, "refused", "23505"))
 			runs, err := once("refused", func(context.Context) error { return nil })
