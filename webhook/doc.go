@@ -13,7 +13,8 @@
 // a secret or an expected code.
 //
 // [New] makes a [Receiver] of sources and an engine: the keys that tell a repetition and one inbox entry for each new event
-// are committed in one transaction before 2xx leaves, and [Receiver.Run] runs each event once, in order within its lane.
+// are committed in one transaction before 2xx leaves, and [Receiver.Run] runs each event once, in order within its lane:
+// by a handler, or by sending it on ([Forward]).
 // Dedup is the engine's alone (operation "webhook:" + source for what arrives, the inbox of that name for what runs).
 //
 // What it never promises: that an unsigned delivery id is the sender's own ([ID] says which ids a code covers; an unknown

@@ -303,6 +303,9 @@ func (e *endpoint) handler() inbox.Handler {
 		if _, notice := m.Header("webhook-notice"); notice || len(e.v.source.Types) > 0 && !slices.Contains(e.v.source.Types, m.Type) {
 			return inbox.Skip("filtered")
 		}
+		if e.target != nil {
+			return e.target.send(ctx, m)
+		}
 		e.mu.RLock()
 		h := e.handlers[m.Type]
 		if h == nil {

@@ -83,6 +83,7 @@ type endpoint struct {
 
 	mu       sync.RWMutex
 	handlers map[string]HandlerFunc // by type; "*" takes the rest
+	target   *target                // nil: handlers
 	greeted  bucket
 }
 
@@ -150,10 +151,20 @@ func (r *Receiver) open(e *endpoint) error {
 	if s.Order.Tie == "skip" {
 		tie = inbox.TieSkip
 	}
-	e.in, err = inbox.New(r.cfg.Engine, inbox.Options{Subscriber: e.operation, Tenant: e.tenant, Order: order, OnDead: s.Order.OnDead, Tie: tie,
+	o := inbox.Options{Subscriber: e.operation, Tenant: e.tenant, Order: order, OnDead: s.Order.OnDead, Tie: tie,
 		MaxAttempts: cmp.Or(s.Retry.Attempts, 12), BackoffBase: cmp.Or(s.Retry.First, time.Second), BackoffMax: cmp.Or(s.Retry.Max, 2*time.Hour),
-		Retention: p.Retention, Tombstone: 10 * p.Retention, TooOld: inbox.TooOldRun, Workers: r.cfg.Workers, Logger: r.cfg.Logger})
-	if err != nil {
+		Retention: p.Retention, Tombstone: 10 * p.Retention, TooOld: inbox.TooOldRun, Workers: r.cfg.Workers, Logger: r.cfg.Logger}
+	if s.Forward != nil {
+		o.Guard, o.OnCrash = idempo.GuardLeased, idempo.OnCrashHold
+		if *s.Forward.TargetDedups {
+			o.OnCrash, o.DownstreamHonoursKey = idempo.OnCrashRerun, true
+		}
+		alarm := func(text string) { r.cfg.Logger.Error("webhook: "+text, "source", s.Name) }
+		if e.target, err = newTarget(&s, r.cfg.Now, alarm); err != nil {
+			return err
+		}
+	}
+	if e.in, err = inbox.New(r.cfg.Engine, o); err != nil {
 		return fmt.Errorf("webhook %s: %w", s.Name, err)
 	}
 	return nil
@@ -164,8 +175,8 @@ func (r *Receiver) open(e *endpoint) error {
 // that is none.
 func (r *Receiver) Handle(source, kind string, h HandlerFunc) {
 	e := r.sources[source]
-	if e == nil || h == nil {
-		panic(fmt.Sprintf("webhook: Handle needs a handler, and a source that is configured; %q is none", source))
+	if e == nil || h == nil || e.target != nil {
+		panic(fmt.Sprintf("webhook: Handle needs a handler, and a source that is configured and does not forward; %q is none", source))
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -63,6 +63,8 @@ type Source struct {
 	Retention time.Duration
 	// AllowShortWindow starts although the provider can deliver later than keys and tombstones are kept.
 	AllowShortWindow bool
+	// Forward sends events to an HTTP target; a source that has one takes no handler.
+	Forward *Forward
 	// Certificate is PEM text that stands in for what a certificate URL would give, and is trusted as if fetched. For tests
 	// and the doctor.
 	Certificate []byte
@@ -128,6 +130,7 @@ func (s *Source) settle(own []Profile, f *faults) (Profile, bool) {
 		f.add("max_items", "is negative", "write a number such as 5000")
 	}
 	s.checkReceiving(&p, f)
+	s.checkForward(f)
 	if s.Certificate != nil && p.Family != FamilyCert {
 		f.add("certificate", s.Provider+" fetches none", "leave it out")
 	}

@@ -1,0 +1,235 @@
+package webhook
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/idempo/idempo"
+	"github.com/idempo/idempo/inbox"
+	"github.com/idempo/idempo/internal/safedial"
+)
+
+// Forward sends the events of a source to an HTTP target instead of a handler.
+type Forward struct {
+	URL string
+	// TargetDedups says whether the target has one effect for one Idempotency-Key, however often it comes. There is no
+	// default. true: what got no certain answer is sent again with the same key. false: it is in doubt, and waits for a
+	// person; only what certainly did not reach the target is sent again.
+	TargetDedups *bool
+	Allow        []netip.Prefix // networks besides public ones
+	Ports        []int          // none: 80 and 443
+	Timeout      time.Duration  // of one attempt. 0 means 30s
+	Concurrency  int            // attempts at once. 0 means 8
+	Signing      []Secret       // Standard Webhooks secrets; each active one signs
+}
+
+// target is where a source forwards to.
+type target struct {
+	f       Forward
+	client  *http.Client
+	keys    []*key
+	slots   chan struct{}
+	now     func() time.Time
+	stopped atomic.Bool // the target said 410
+	alarm   func(text string)
+}
+
+const keptReply = 1 << 10
+
+// checkForward judges a target before anything is sent.
+func (s *Source) checkForward(f *faults) {
+	w := s.Forward
+	if w == nil {
+		return
+	}
+	if w.TargetDedups == nil {
+		f.add("forward.target_dedups", "is missing, and nobody can guess it",
+			"write true where the target has one effect for one Idempotency-Key (what got no answer is sent again), or false (it is in doubt and waits for a person)")
+	}
+	if s.Order.Mode == "latest" {
+		f.add("order.mode", "latest needs the version to commit with the effect, which an HTTP target cannot", "use serial or none")
+	}
+	if w.Timeout < 0 || w.Concurrency < 0 {
+		f.add("forward", "timeout or concurrency is negative", "write a duration, a number")
+	}
+	u, err := url.Parse(w.URL)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.Fragment != "" {
+		f.add("forward.url", "is no http or https URL", "write for example http://127.0.0.1:9000/in")
+		return
+	}
+	port := cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme])
+	if n, _ := strconv.Atoi(port); len(w.Ports) == 0 && n != 80 && n != 443 || len(w.Ports) > 0 && !slices.Contains(w.Ports, n) {
+		f.add("forward.url", "its port "+port+" is not allowed", "write ports: ["+port+"]")
+	}
+	addr, err := netip.ParseAddr(u.Hostname())
+	if err != nil {
+		return // a name is judged when it is dialled
+	}
+	if safedial.Judge(addr, w.Allow) == nil {
+		return
+	}
+	fix := "no setting opens it"
+	one := netip.PrefixFrom(addr.WithZone(""), addr.BitLen())
+	if safedial.Judge(addr, []netip.Prefix{one}) == nil {
+		fix = fmt.Sprintf("write allow: [%q] where you mean it", one)
+	}
+	f.add("forward.url", strings.TrimPrefix(safedial.Judge(addr, w.Allow).Error(), "target not allowed: ")+" is not allowed", fix)
+}
+
+// newTarget reads the signing secrets and makes the guarded client.
+func newTarget(s *Source, now func() time.Time, alarm func(string)) (*target, error) {
+	w := *s.Forward
+	f := &faults{source: s.Name}
+	t := &target{f: w, now: now, alarm: alarm, slots: make(chan struct{}, cmp.Or(w.Concurrency, 8)),
+		client: safedial.NewClient(safedial.Options{Timeout: cmp.Or(w.Timeout, 30*time.Second), Dialer: safedial.Dialer{Allow: w.Allow, Ports: w.Ports}})}
+	for i, secret := range w.Signing {
+		k, err := readKey(secret, FormStandard, AlgSHA256)
+		if err != nil || k.macs == nil {
+			f.add(fmt.Sprintf("forward.signing[%d] %s", i, secret.id), problemOf(err), "give whsec_ and base64 of 24 to 64 bytes")
+			continue
+		}
+		t.keys = append(t.keys, k)
+	}
+	return t, f.err()
+}
+
+func problemOf(err error) string {
+	if err == nil {
+		return errForm.Error()
+	}
+	return err.Error()
+}
+
+// send is one attempt. Its error says what is known of the effect: marked idempo.NothingHappened, it is tried again.
+func (t *target) send(ctx context.Context, m inbox.Message) error {
+	if t.stopped.Load() {
+		return inbox.Later(time.Minute)
+	}
+	select {
+	case t.slots <- struct{}{}:
+		defer func() { <-t.slots }()
+	case <-ctx.Done():
+		return idempo.NothingHappened(context.Cause(ctx))
+	}
+	claim := idempo.FromContext(ctx)
+	var wrote atomic.Bool
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { wrote.Store(true) }})
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, t.f.URL, io.NopCloser(bytes.NewReader(m.Body)))
+	if err != nil {
+		return idempo.NothingHappened(err)
+	}
+	req.ContentLength = int64(len(m.Body))
+	if len(m.Body) == 0 {
+		req.Body = http.NoBody
+	}
+	req.Close = true // a connection of its own: the transport never sends again by itself
+	req.Header = t.headers(m, claim)
+	res, err := t.client.Do(req)
+	if err != nil {
+		err = fmt.Errorf("forward: %w", bare(err))
+		if !wrote.Load() || *t.f.TargetDedups {
+			return idempo.NothingHappened(err)
+		}
+		return err
+	}
+	defer res.Body.Close()
+	kept, _ := io.ReadAll(io.LimitReader(res.Body, keptReply))
+	_, _ = io.Copy(io.Discard, res.Body)
+	return t.answered(ctx, res, kept)
+}
+
+// bare leaves out the URL, which may hold what the operator did not mean to log.
+func bare(err error) error {
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		return e.Err
+	}
+	return err
+}
+
+// answered is the table of what a target says.
+func (t *target) answered(ctx context.Context, res *http.Response, kept []byte) error {
+	failed := fmt.Errorf("forward: the target answered %d", res.StatusCode)
+	switch status := res.StatusCode; {
+	case status/100 == 2:
+		inbox.SetResult(ctx, idempo.Result{Status: status, Body: kept})
+		return nil
+	case status == http.StatusGone:
+		if !t.stopped.Swap(true) {
+			t.alarm("the target said 410; nothing more is sent until a restart")
+		}
+		return inbox.Permanent(idempo.NothingHappened(errors.New("gone: the target answered 410")))
+	case status/100 == 5 && status != http.StatusServiceUnavailable && !*t.f.TargetDedups:
+		return failed // it may have acted before it failed
+	}
+	if d, ok := retryAfter(res.Header.Get("Retry-After"), t.now()); ok {
+		return inbox.Later(d)
+	}
+	return idempo.NothingHappened(failed)
+}
+
+// retryAfter reads seconds or a date, at most an hour ahead.
+func retryAfter(text string, now time.Time) (time.Duration, bool) {
+	if n, ok := digits(text); ok {
+		return time.Duration(min(n, 3600)) * time.Second, true
+	}
+	at, err := http.ParseTime(text)
+	if err != nil {
+		return 0, false
+	}
+	return min(max(at.Sub(now), 0), time.Hour), true
+}
+
+// headers of an attempt: the same key each time, a fresh time and signature, and what came with the event.
+func (t *target) headers(m inbox.Message, claim *idempo.Claim) http.Header {
+	h := http.Header{}
+	id, ts := claim.Derive(""), strconv.FormatInt(t.now().Unix(), 10)
+	h.Set("User-Agent", "idempo")
+	h.Set("Idempotency-Key", id)
+	h.Set("Webhook-Id", id)
+	h.Set("Webhook-Timestamp", ts)
+	var codes []string
+	for _, k := range t.keys {
+		if k.ended(t.now()) {
+			continue
+		}
+		state := k.macs.Get().(*macState)
+		state.write(&signed{standardContent(), []string{id, ".", ts, ".", ""}, m.Body})
+		codes = append(codes, "v1,"+base64.StdEncoding.EncodeToString(state.sum))
+		k.macs.Put(state)
+	}
+	if len(codes) > 0 {
+		h.Set("Webhook-Signature", strings.Join(codes, " "))
+	}
+	h.Set("Idempo-Source", m.Source)
+	receipt, _ := m.Header("webhook-receipt")
+	h.Set("Idempo-Receipt", receipt)
+	h.Set("Idempo-Attempt", strconv.FormatInt(claim.Attempt(), 10))
+	for _, pair := range m.Headers {
+		name, ok := strings.CutPrefix(pair[0], original)
+		if !ok || pair[1] == "[redacted]" {
+			continue
+		}
+		switch strings.ToLower(name) {
+		case "content-type", "content-encoding":
+			h.Set(name, pair[1])
+		case "host", "content-length", "connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade", "proxy-authenticate":
+		default:
+			h.Add("Idempo-Original-"+name, pair[1])
+		}
+	}
+	return h
+}
