@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -204,42 +203,49 @@ func newKeys(ctx context.Context, s settings, e *idempo.Engine) (calls func() in
 	})
 }
 
-// duplicates holds 10,000 callers at one key that runs, each asking again a second after it was told so.
+// duplicates holds 10,000 callers at one key that runs, each asking again a second after it was told so. It returns once
+// all have asked.
 func duplicates(ctx context.Context, s settings, e *idempo.Engine) (calls func() int64, wait func()) {
 	req := requestOf("send-parcel", s.n.Add(1))
-	req.Key.Tenant = "acct_a"
-	running := make(chan struct{})
-	runs, waitRun := flooding(func(count func()) {
-		_, _ = e.Do(ctx, req, func(ctx context.Context, _ *idempo.Claim) (idempo.Result, error) {
-			close(running)
-			<-ctx.Done()
-			return idempo.Result{}, idempo.NothingHappened(ctx.Err())
-		})
-		count()
-	})
-	<-running
-	more, waitMore := flooding(func(count func()) {
+	req.Key.Tenant = "acct_d"
+	running := make(chan error, 1)
+	var asked sync.WaitGroup
+	asked.Add(10_000)
+	calls, wait = flooding(func(count func()) {
 		var wg sync.WaitGroup
-		for i := range 10_000 {
+		wg.Go(func() {
+			_, err := e.Do(ctx, req, func(ctx context.Context, _ *idempo.Claim) (idempo.Result, error) {
+				running <- nil
+				<-ctx.Done()
+				return idempo.Result{}, idempo.NothingHappened(ctx.Err())
+			})
+			running <- err
+		})
+		if err := <-running; err != nil {
+			asked.Add(-10_000) // count was never called: the measure fails
+			return
+		}
+		for range 10_000 {
 			wg.Go(func() {
-				again := req
-				again.Trace = strconv.Itoa(i)
-				for ctx.Err() == nil {
-					_, err := e.Do(ctx, again, nil)
-					count()
+				for first := true; first || ctx.Err() == nil; first = false {
+					_, err := e.Do(ctx, req, nil)
 					if errors.Is(err, idempo.ErrInProgress) {
-						after, _ := idempo.Retryable(err)
-						select {
-						case <-ctx.Done():
-						case <-time.After(max(after, time.Second)):
-						}
+						count()
+					}
+					if first {
+						asked.Done()
+					}
+					select {
+					case <-ctx.Done():
+					case <-time.After(time.Second):
 					}
 				}
 			})
 		}
 		wg.Wait()
 	})
-	return func() int64 { return runs() + more() }, func() { waitRun(); waitMore() }
+	asked.Wait()
+	return calls, wait
 }
 
 // flooding runs f beside the measure: calls is how often it has called count, wait returns when f has.
