@@ -25,14 +25,19 @@ func myEngine(t testing.TB, s idempo.Store, c idempo.Config) *idempo.Engine {
 	return e
 }
 
-// waits returns when so many transactions of the database wait for a lock.
-func (m *my) waits(t testing.TB, n int) {
+// waiting returns how many transactions of the database wait for a lock.
+func (m *my) waiting(t testing.TB) int {
 	t.Helper()
-	until := time.Now().Add(20 * time.Second)
-	for m.count(t, "select count(*) from information_schema.innodb_trx x join information_schema.processlist p on p.id = x.trx_mysql_thread_id"+
-		" where x.trx_state = 'LOCK WAIT' and p.db = ?", m.c.DBName) < n {
-		if pauseTest(t) || time.Now().After(until) {
-			t.Error("nobody waits")
+	return m.count(t, "select count(*) from information_schema.innodb_trx x join information_schema.processlist p on p.id = x.trx_mysql_thread_id"+
+		" where x.trx_state = 'LOCK WAIT' and p.db = ?", m.c.DBName)
+}
+
+// eventually returns when f is true; the test fails if it is not for long.
+func eventually(t testing.TB, f func() bool) {
+	t.Helper()
+	for began := time.Now(); !f(); {
+		if pauseTest(t) || time.Since(began) > 20*time.Second {
+			t.Error("it does not come about")
 			return
 		}
 	}
@@ -59,7 +64,7 @@ func (m *my) deadlocks(t testing.TB, ctx context.Context) error {
 			t.Error(err)
 		}
 	})
-	m.waits(t, 1)
+	eventually(t, func() bool { return m.waiting(t) > 0 })
 	return m.exec(ctx, "update counters set n = n + 1 where id = 2")
 }
 
@@ -205,7 +210,11 @@ func TestMySQLWinnerRollsBack(t *testing.T) {
 				" values (?, ?, ?, 'pending', 'atomic', 'hold', utc_timestamp(6), utc_timestamp(6))", c.Key.Tenant, c.Key.Operation, []byte(c.Key.ID))
 			must(t, err)
 			close(enter)
-			m.waits(t, 2) // of those who have not waited a second yet
+			for began := time.Now(); m.waiting(t) < 2 && time.Since(began) < 400*time.Millisecond; { // each waits a second at most
+				if pauseTest(t) {
+					break
+				}
+			}
 			must(t, winner.Rollback())
 			won, busy := 0, 0
 			for range claimants {
