@@ -164,7 +164,7 @@ func (a *app) migratePrintCommand() *cobra.Command {
 	f := c.Flags()
 	f.IntVar(&from, "from", 0, "the `version` that is there already")
 	f.IntVar(&to, "to", 0, "the `version` to reach; 0: the newest")
-	f.StringVar(&grants, "grants", "", "give this `role` the rights that serve needs (PostgreSQL)")
+	f.StringVar(&grants, "grants", "", "give this `role` the rights that serve needs (PostgreSQL; MySQL: NAME or NAME@HOST)")
 	a.storeFlags(c)
 	return c
 }

@@ -30,7 +30,7 @@ func mirrored() []setting {
 func (a *app) storeFlags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&a.flags.config, "config", "", "configuration `file`; else $IDEMPO_CONFIG, ./idempo.yaml, the user's, the system's")
-	f.StringVar(&a.flags.store, "store", "", "store `dsn`: a path of an SQLite file, or postgres://…")
+	f.StringVar(&a.flags.store, "store", "", "store `dsn`: a path of an SQLite file, postgres://… or mysql://…")
 	f.StringVar(&a.flags.dataDir, "data-dir", "", "`folder` of the SQLite file and the digest key; else $IDEMPO_DATA_DIR, the user's")
 }
 

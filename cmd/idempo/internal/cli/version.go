@@ -80,5 +80,5 @@ type schemaVersion struct {
 }
 
 func schemaVersions() []schemaVersion {
-	return []schemaVersion{{"sqlite", database.SQLiteVersion()}, {"postgres", database.PostgresVersion()}}
+	return []schemaVersion{{"sqlite", database.SQLiteVersion()}, {"postgres", database.PostgresVersion()}, {"mysql", database.MySQLVersion()}}
 }

@@ -79,12 +79,18 @@ func (r *reader) at(v *value, format string, args ...any) {
 }
 
 func (r *reader) combineStore(store *value) {
-	if lite, pg := store.at("sqlite"), store.at("postgres"); lite.set && pg.set {
-		a, b := pg, lite
-		if lite.line > pg.line {
-			a, b = lite, pg
+	var first *value
+	for _, name := range []string{"sqlite", "postgres", "mysql"} {
+		next := store.at(name)
+		switch {
+		case !next.set:
+		case first == nil:
+			first = next
+		case next.line >= first.line:
+			r.both(next, first, "a second store: give one")
+		default:
+			r.both(first, next, "a second store: give one")
 		}
-		r.both(a, b, "a second store: give one")
 	}
 }
 

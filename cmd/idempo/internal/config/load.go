@@ -100,14 +100,16 @@ func (r *reader) override(root *value, o Override) {
 	}
 	if o.Path == "store" {
 		store := root.at("store")
-		for _, name := range []string{"sqlite", "postgres"} {
+		for _, name := range []string{"sqlite", "postgres", "mysql"} {
 			*store.at(name) = *absent(store.field.child(name), store, name)
 		}
 		o.Path = "store.sqlite"
 		if checkPostgres(o.Value) == nil {
 			o.Path = "store.postgres"
+		} else if scheme := urlScheme(o.Value); scheme == "mysql" || scheme == "mariadb" {
+			o.Path = "store.mysql"
 		} else if scheme := urlScheme(o.Value); scheme != "" {
-			r.problems = append(r.problems, Problem{File: o.Origin, Path: "store", Message: fmt.Sprintf("not in this version: a %s store; give a path, or a postgres:// URL", scheme)})
+			r.problems = append(r.problems, Problem{File: o.Origin, Path: "store", Message: fmt.Sprintf("not in this version: a %s store; give a path, a postgres:// or a mysql:// URL", scheme)})
 			return
 		}
 	}

@@ -98,6 +98,14 @@ func checkPostgres(s string) error {
 	return nil
 }
 
+func checkMySQL(s string) error {
+	u, err := url.Parse(s)
+	if err != nil || u.Scheme != "mysql" && u.Scheme != "mariadb" || u.Host == "" || len(u.Path) < 2 || strings.Contains(u.Path[1:], "/") {
+		return errors.New("not a MySQL URL: write mysql://USER@HOST/DATABASE")
+	}
+	return nil
+}
+
 func checkHTTP(s string) error {
 	u, err := url.Parse(s)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {

@@ -196,6 +196,9 @@ func everything() []byte {
 		case f.kind == anything:
 			return "1"
 		}
+		if f.name == "mysql" {
+			return "mysql://h/d"
+		}
 		return "postgres://abcdefghijklmnopqrs/x" // 32 bytes: a key as well
 	}
 	write = func(f *field, indent string) {

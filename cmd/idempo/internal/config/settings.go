@@ -32,10 +32,11 @@ type Settings struct {
 	tree *value
 }
 
-// Store says where records live: in SQLite, or, if Postgres is set, there.
+// Store says where records live: in SQLite, or, if Postgres or MySQL is set, there.
 type Store struct {
-	SQLite         string // path of the file; "" if Postgres is set
+	SQLite         string // path of the file; "" if another is set
 	Postgres       Secret // URL with its password; MaskURL gives what may be shown
+	MySQL          Secret // the same
 	Strict         bool
 	AutoMigrate    bool
 	AcquireTimeout time.Duration
@@ -120,7 +121,7 @@ func decodeKeys(list *value) (keys []Key) {
 
 func decodeStore(v *value, dataDir string) Store {
 	s := Store{
-		SQLite: v.at("sqlite").text, Postgres: Secret(v.at("postgres").text),
+		SQLite: v.at("sqlite").text, Postgres: Secret(v.at("postgres").text), MySQL: Secret(v.at("mysql").text),
 		Strict: v.at("strict").isTrue(), AutoMigrate: v.at("migrate").text == "auto",
 		AcquireTimeout: v.at("acquire_timeout").duration(), TxIdle: v.at("tx_idle").duration(), BusyTimeout: v.at("busy_timeout").duration(),
 		Prefix: v.at("prefix").text,
@@ -128,7 +129,7 @@ func decodeStore(v *value, dataDir string) Store {
 	if sch := v.at("schema"); sch.set {
 		s.Schema = sch.text
 	}
-	if s.Postgres == "" {
+	if s.Postgres == "" && s.MySQL == "" {
 		s.SQLite = cmp.Or(s.SQLite, filepath.Join(dataDir, "idempo.db"))
 		s.AutoMigrate = v.at("migrate").text != "manual"
 	}

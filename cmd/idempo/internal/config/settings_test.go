@@ -83,6 +83,8 @@ func TestUnsafeCombinations(t *testing.T) {
 		t.Parallel()
 		refused(t, "version: 1\nstore:\n  sqlite: a.db\n  postgres: postgres://h/d\n",
 			"idempo.yaml:4:13: store.postgres: a second store: give one; see store.sqlite (line 3)")
+		refused(t, "version: 1\nstore:\n  mysql: mysql://h/d\n  postgres: postgres://h/d\n",
+			"idempo.yaml:4:13: store.postgres: a second store: give one; see store.mysql (line 3)")
 		key := "{id: d1, value: abcdefghijklmnopqrstuvwxyz012345}"
 		refused(t, "version: 1\nsecurity:\n  digest_keys:\n    - "+key+"\n    - "+key+"\n",
 			"idempo.yaml:5:12: security.digest_keys[1].id: id \"d1\" twice; see security.digest_keys[0].id (line 4)")
@@ -235,8 +237,12 @@ func TestOrderOfSettings(t *testing.T) {
 		if err != nil || c.Store.Postgres != "postgres://h/d" || c.Store.SQLite != "" {
 			t.Error(err, c)
 		}
-		_, err = with(t, file, config.Override{Path: "store", Value: "mysql://h/d", Origin: "flag --store"})
-		wantLines(t, err, "", "flag --store: store: not in this version: a mysql store; give a path, or a postgres:// URL")
+		c, err = with(t, file, config.Override{Path: "store", Value: "mysql://u:canary@h/d", Origin: "flag --store"})
+		if err != nil || c.Store.MySQL != "mysql://u:canary@h/d" || c.Store.Postgres != "" || c.Store.SQLite != "" || c.Store.AutoMigrate {
+			t.Error(err, c)
+		}
+		_, err = with(t, file, config.Override{Path: "store", Value: "redis://h/d", Origin: "flag --store"})
+		wantLines(t, err, "", "flag --store: store: not in this version: a redis store; give a path, a postgres:// or a mysql:// URL")
 	})
 	t.Run("[http/P2] --upstream is one route for everything", func(t *testing.T) {
 		t.Parallel()

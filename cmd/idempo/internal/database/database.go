@@ -55,8 +55,11 @@ func (s *Store) Close() error { return s.stop() }
 
 // Name is the store of the settings as it may be shown.
 func Name(c config.Store) string {
-	if c.Postgres != "" {
+	switch {
+	case c.Postgres != "":
 		return orDefault(config.MaskURL(string(c.Postgres)), "postgres")
+	case c.MySQL != "":
+		return orDefault(config.MaskURL(string(c.MySQL)), "mysql")
 	}
 	return "sqlite " + c.SQLite
 }
@@ -87,15 +90,18 @@ func Open(ctx context.Context, c config.Store, log *slog.Logger) (*Store, error)
 		return nil, &Unfit{Code: "schema_new", Text: st.Problem.Error()}
 	case len(st.Pending) > 0 && !c.AutoMigrate:
 		return nil, &Unfit{Code: "schema_old", Text: fmt.Sprintf("the schema of %s has version %d, this binary needs %d", Name(c), st.Version, st.Known)}
-	case len(st.Pending) > 0 && c.Postgres != "":
+	case len(st.Pending) > 0 && c.SQLite == "":
 		if err := m.Up(ctx); err != nil {
 			return nil, err
 		}
 	}
-	if c.Postgres == "" {
-		return openSQLite(ctx, c)
+	switch {
+	case c.Postgres != "":
+		return openPostgres(ctx, c, log)
+	case c.MySQL != "":
+		return openMySQL(ctx, c, log)
 	}
-	return openPostgres(ctx, c, log)
+	return openSQLite(ctx, c)
 }
 
 func openSQLite(ctx context.Context, c config.Store) (*Store, error) {
@@ -162,6 +168,9 @@ func reachable(c config.Store, err error) error {
 			return &Unreachable{Name: Name(c), Cause: "the server is not available (SQLSTATE " + e.Code + ")"}
 		}
 		return err
+	}
+	if c.MySQL != "" {
+		return reachableMySQL(c, err)
 	}
 	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
 		return &Unreachable{Name: Name(c), Cause: connectCause(err)}

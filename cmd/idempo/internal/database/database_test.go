@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	driver "github.com/go-sql-driver/mysql"
 	_ "github.com/jackc/pgx/v5/stdlib" // driver "pgx"
 
 	"github.com/idempo/idempo"
@@ -61,7 +62,46 @@ func schemaOf(t *testing.T, dsn string) string {
 	return name
 }
 
-func TestSchemaOfBothDatabases(t *testing.T) {
+// mysqlURL is a database of the test's own, dropped at its end; where there is no server the test is skipped, under CI=true
+// it fails.
+func mysqlURL(t *testing.T) string {
+	t.Helper()
+	where := os.Getenv("IDEMPO_TEST_MYSQL")
+	if where == "" {
+		where = "mysql://root@127.0.0.1:3306/"
+	}
+	u, err := url.Parse(where)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := driver.NewConfig()
+	c.Net, c.Addr, c.User = "tcp", u.Host, u.User.Username()
+	c.Passwd, _ = u.User.Password()
+	db, err := sql.Open("mysql", c.FormatDSN())
+	if err == nil {
+		t.Cleanup(func() { db.Close() })
+		err = db.PingContext(t.Context())
+	}
+	if err != nil {
+		text := "no MySQL: set IDEMPO_TEST_MYSQL, or start one with: docker run -p 3306:3306 -e MARIADB_ALLOW_EMPTY_ROOT_PASSWORD=1 mariadb"
+		if os.Getenv("CI") == "true" {
+			t.Fatal(text)
+		}
+		t.Skip(text)
+	}
+	u.Path = "/cmd_" + strings.ToLower(rand.Text())
+	if _, err := db.Exec("create database " + u.Path[1:]); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if _, err := db.Exec("drop database " + u.Path[1:]); err != nil {
+			t.Error(err)
+		}
+	})
+	return u.String()
+}
+
+func TestSchemaOfEveryDatabase(t *testing.T) {
 	t.Parallel()
 	stores := map[string]func(t *testing.T) config.Store{
 		"sqlite": func(t *testing.T) config.Store {
@@ -70,6 +110,9 @@ func TestSchemaOfBothDatabases(t *testing.T) {
 		"postgres": func(t *testing.T) config.Store {
 			dsn := postgresURL(t)
 			return config.Store{Postgres: config.Secret(dsn), Schema: schemaOf(t, dsn), Strict: true, TxIdle: 10 * time.Second}
+		},
+		"mysql": func(t *testing.T) config.Store {
+			return config.Store{MySQL: config.Secret(mysqlURL(t)), Strict: true, TxIdle: 10 * time.Second}
 		},
 	}
 	for name, settings := range stores {
@@ -160,10 +203,19 @@ func TestUnreachable(t *testing.T) {
 		for dsn, cause := range map[string]string{
 			"postgres://app:canary@127.0.0.1:1/d":                            "cannot connect: ",
 			"postgres://app:canary@nowhere.invalid/d":                        "the host name is not found",
+			"mysql://app:canary@127.0.0.1:1/d":                               "cannot connect: ",
+			"mysql://app:canary@nowhere.invalid/d":                           "the host name is not found",
+			"mysql://app:canary@127.0.0.1:1/d?tls=maybe":                     "tls is true, preferred, skip-verify or false",
+			"mysql://app:canary@127.0.0.1:1/d?allowAllFiles=true":            "its only parameter is tls",
+			"mysql://app:canary@127.0.0.1:1":                                 "write mysql://USER@HOST/DATABASE",
 			"postgres://app@127.0.0.1:1/d?sslmode=huh":                       "not a PostgreSQL URL",
 			"postgres://h/d?sslmode=verify-full&sslrootcert=/nowhere/ca.pem": "a certificate file of it cannot be read",
 		} {
-			_, err := database.Open(t.Context(), config.Store{Postgres: config.Secret(dsn), Strict: true}, nil)
+			c := config.Store{Strict: true, Postgres: config.Secret(dsn)}
+			if strings.HasPrefix(dsn, "mysql") {
+				c.MySQL, c.Postgres = c.Postgres, ""
+			}
+			_, err := database.Open(t.Context(), c, nil)
 			e, ok := errors.AsType[*database.Unreachable](err)
 			if !ok || !strings.Contains(e.Cause, cause) || strings.Contains(e.Error(), "canary") {
 				t.Errorf("%s: %v", dsn, err)
@@ -181,6 +233,20 @@ func TestUnreachable(t *testing.T) {
 		if e, ok := errors.AsType[*database.Unreachable](err); !ok || e.Cause != "the database does not exist (SQLSTATE 3D000)" {
 			t.Errorf("%v", err)
 		}
+		if u, err = url.Parse(mysqlURL(t)); err != nil {
+			t.Fatal(err)
+		}
+		for cause, change := range map[string]func(u *url.URL){
+			"the database does not exist (error 1049)":  func(u *url.URL) { u.Path = "/no_such_database" },
+			"the server refuses the login (error 1045)": func(u *url.URL) { u.User = url.UserPassword("root", "canary") },
+		} {
+			at := *u
+			change(&at)
+			_, err = database.Open(t.Context(), config.Store{MySQL: config.Secret(at.String()), Strict: true}, nil)
+			if e, ok := errors.AsType[*database.Unreachable](err); !ok || e.Cause != cause || strings.Contains(err.Error(), "canary") {
+				t.Errorf("%v, want %s", err, cause)
+			}
+		}
 	})
 }
 
@@ -189,10 +255,13 @@ func TestName(t *testing.T) {
 	if n := database.Name(config.Store{Postgres: "postgres://u:canary@h/d"}); n != "postgres://u:***@h/d" {
 		t.Error(n)
 	}
+	if n := database.Name(config.Store{MySQL: "mysql://u:canary@h/d"}); n != "mysql://u:***@h/d" {
+		t.Error(n)
+	}
 	if n := database.Name(config.Store{SQLite: "x.db"}); n != "sqlite x.db" {
 		t.Error(n)
 	}
-	if database.SQLiteVersion() < 1 || database.PostgresVersion() < 1 {
+	if database.SQLiteVersion() < 1 || database.PostgresVersion() < 1 || database.MySQLVersion() < 1 {
 		t.Error("no schema is known")
 	}
 }

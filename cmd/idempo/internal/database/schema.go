@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/idempo/idempo/cmd/idempo/internal/config"
+	"github.com/idempo/idempo/mysql"
 	"github.com/idempo/idempo/postgres"
 	"github.com/idempo/idempo/sqlite"
 )
@@ -44,6 +45,10 @@ func Schemas(c config.Store) (*Schema, error) {
 		db, err := dialPostgres(c)
 		return &Schema{c: c, db: db}, err
 	}
+	if c.MySQL != "" {
+		db, err := dialMySQL(c)
+		return &Schema{c: c, db: db}, err
+	}
 	if _, err := os.Stat(c.SQLite); err != nil {
 		if !errors.Is(err, os.ErrNotExist) {
 			return nil, fmt.Errorf("store: %w", err)
@@ -64,13 +69,25 @@ func (s *Schema) Close() error {
 
 // Status reads what was applied. It changes nothing; an SQLite file that is not there is not made.
 func (s *Schema) Status(ctx context.Context) (Status, error) {
-	if s.c.Postgres == "" {
+	if s.c.SQLite != "" {
 		return s.sqliteStatus(ctx)
 	}
 	if err := s.db.PingContext(ctx); err != nil { // the store's own errors hide what a driver says
 		return Status{}, reachable(s.c, err)
 	}
-	list, err := postgres.Status(ctx, s.db, postgresOptions(s.c, nil))
+	var list []postgres.Migration
+	var err error
+	known := PostgresVersion
+	if s.c.MySQL != "" {
+		known = MySQLVersion
+		var of []mysql.Migration
+		of, err = mysql.Status(ctx, s.db, mysqlOptions(s.c, nil))
+		for _, m := range of {
+			list = append(list, postgres.Migration(m))
+		}
+	} else {
+		list, err = postgres.Status(ctx, s.db, postgresOptions(s.c, nil))
+	}
 	if list == nil && err != nil {
 		return Status{}, reachable(s.c, err)
 	}
@@ -87,7 +104,7 @@ func (s *Schema) Status(ctx context.Context) (Status, error) {
 	st.Known = len(list)
 	st.Problem = err
 	if err != nil && strings.Contains(err.Error(), "newer than this release") {
-		st.Newer, st.Known = true, PostgresVersion()
+		st.Newer, st.Known = true, known()
 	}
 	return st, nil
 }
@@ -115,6 +132,9 @@ func (s *Schema) Up(ctx context.Context) error {
 	if s.c.Postgres != "" {
 		return reachable(s.c, postgres.Migrate(ctx, s.db, postgresOptions(s.c, nil)))
 	}
+	if s.c.MySQL != "" {
+		return reachable(s.c, mysql.Migrate(ctx, s.db, mysqlOptions(s.c, nil)))
+	}
 	store, err := openSQLite(ctx, s.c)
 	if err != nil {
 		return err
@@ -127,6 +147,9 @@ func (s *Schema) Down(ctx context.Context) error {
 	if s.c.Postgres != "" {
 		return reachable(s.c, postgres.Down(ctx, s.db, postgresOptions(s.c, nil)))
 	}
+	if s.c.MySQL != "" {
+		return reachable(s.c, mysql.Down(ctx, s.db, mysqlOptions(s.c, nil)))
+	}
 	if s.db == nil {
 		return fmt.Errorf("there is no file %s", s.c.SQLite)
 	}
@@ -138,13 +161,16 @@ func (s *Schema) Down(ctx context.Context) error {
 }
 
 // Script returns the migrations after version from, up to to (0: the newest), as SQL for another tool, and the rights of role
-// (PostgreSQL; empty: none). It asks no database.
+// (PostgreSQL, MySQL; empty: none). It asks no database.
 func Script(c config.Store, from, to int, role string) (string, error) {
 	if c.Postgres != "" {
 		return postgres.Print(postgres.ScriptOptions{Options: postgresOptions(c, nil), From: from, To: to, Grants: role})
 	}
+	if c.MySQL != "" {
+		return mysql.Print(mysql.ScriptOptions{Options: mysqlOptions(c, nil), From: from, To: to, Grants: role})
+	}
 	if role != "" {
-		return "", errors.New("SQLite has no roles: --grants is for PostgreSQL")
+		return "", errors.New("SQLite has no roles: --grants is for PostgreSQL and MySQL")
 	}
 	return sqlite.Script(sqliteOptions(c), from, to)
 }
@@ -165,9 +191,23 @@ func SQLiteVersion() int {
 
 // PostgresVersion is the newest schema that this binary knows of PostgreSQL.
 func PostgresVersion() int {
+	return newest(func(from, to int) (string, error) {
+		return postgres.Print(postgres.ScriptOptions{From: from, To: to})
+	})
+}
+
+// MySQLVersion is the newest schema that this binary knows of MySQL and MariaDB.
+func MySQLVersion() int {
+	return newest(func(from, to int) (string, error) {
+		return mysql.Print(mysql.ScriptOptions{From: from, To: to})
+	})
+}
+
+// newest is the newest version that a script can be made up to.
+func newest(script func(from, to int) (string, error)) int {
 	n := 1
-	for { // a script can be made up to every version that is known, and to none beyond
-		if _, err := postgres.Print(postgres.ScriptOptions{From: n, To: n + 1}); err != nil {
+	for {
+		if _, err := script(n, n+1); err != nil {
 			return n
 		}
 		n++

@@ -153,7 +153,7 @@ func listen(key, address string) (net.Listener, error) {
 // open gets the digest keys and the store together.
 func (s *Server) open(ctx context.Context) (err error) {
 	c := s.settings
-	if c.Store.Postgres == "" {
+	if c.Store.SQLite != "" {
 		if s.lock, err = lockVersion(c.Store.SQLite, s.options.Version); err != nil {
 			return err
 		}
