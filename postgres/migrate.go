@@ -134,7 +134,7 @@ grant select on {table migrations} to %[1]s;
 
 // The rights on functions are there by default; some databases take them away from PUBLIC.
 const grantFunctions = `grant execute on function {table claim}, {table renew}, {table complete}, {table release}, {table issue}, {table lookup},
-    {table refuse_argument}, {table digest_fields}, {table key_digest}, {table derive_key}, {table try_lock}, {table effective_state},
+    {table refuse_argument}, {table key_digest}, {table derive_key}, {table try_lock}, {table effective_state},
     {table row_answer}, {table judge_claim}, {table take_row}, {table own_row}, {table lose_claim}, {table refuse_state},
     {table headers_valid}, {table check_readable} to %[1]s;
 grant usage on type {table claimed}, {table recorded} to %[1]s;

@@ -103,7 +103,7 @@ func functionsSubject(t testing.TB, dsn string, mix bool) storetest.Subject {
 		db := openDB(t, driver, dsn)
 		s, err := postgres.New(t.Context(), db, opts)
 		must(t, err)
-		return &plainSQL{goShared: &goShared{Store: s, n: names}, db: db, schema: opts.Schema}
+		return &plainSQL{goShared: &goShared{store: s, n: names}, db: db, schema: opts.Schema}
 	}
 	p, again := plain(), plain()
 	var store, other idempo.Store = p, again

@@ -83,19 +83,29 @@ func (n *sqlNames) back(r idempo.Record) idempo.Record {
 
 // goShared is the Go store, as an engine uses it for operations that it shares with SQL.
 type goShared struct {
-	*postgres.Store
-	n *sqlNames
+	store *postgres.Store
+	n     *sqlNames
+}
+
+func (s *goShared) Joined(ctx context.Context) (tx, own bool, err error) { return s.store.Joined(ctx) }
+
+func (s *goShared) InTx(ctx context.Context, fn func(context.Context) error) error {
+	return s.store.InTx(ctx, fn)
+}
+
+func (s *goShared) Sweep(ctx context.Context, batch int) (int, error) {
+	return s.store.Sweep(ctx, batch)
 }
 
 func (s *goShared) Acquire(ctx context.Context, p idempo.AcquireParams) (idempo.Acquired, error) {
-	a, err := s.Store.Acquire(ctx, s.n.params(p))
+	a, err := s.store.Acquire(ctx, s.n.params(p))
 	a.Record = s.n.back(a.Record)
 	return a, err
 }
 
 func (s *goShared) Renew(ctx context.Context, p idempo.RenewParams) (idempo.Record, error) {
 	p.Key = s.n.key(p.Key)
-	r, err := s.Store.Renew(ctx, p)
+	r, err := s.store.Renew(ctx, p)
 	return s.n.back(r), err
 }
 
@@ -105,24 +115,24 @@ func (s *goShared) Complete(ctx context.Context, p idempo.CompleteParams) (idemp
 		next := s.n.params(*p.Issue)
 		p.Issue = &next
 	}
-	r, err := s.Store.Complete(ctx, p)
+	r, err := s.store.Complete(ctx, p)
 	return s.n.back(r), err
 }
 
 func (s *goShared) Release(ctx context.Context, p idempo.ReleaseParams) (idempo.Record, error) {
 	p.Key = s.n.key(p.Key)
-	r, err := s.Store.Release(ctx, p)
+	r, err := s.store.Release(ctx, p)
 	return s.n.back(r), err
 }
 
 func (s *goShared) Lookup(ctx context.Context, p idempo.LookupParams) (idempo.Record, error) {
 	p.Key = s.n.key(p.Key)
-	r, err := s.Store.Lookup(ctx, p)
+	r, err := s.store.Lookup(ctx, p)
 	return s.n.back(r), err
 }
 
 func (s *goShared) Take(ctx context.Context, p idempo.TakeParams) ([]idempo.Record, error) {
-	rs, err := s.Store.Take(ctx, p)
+	rs, err := s.store.Take(ctx, p)
 	for i := range rs {
 		rs[i] = s.n.back(rs[i])
 	}

@@ -267,7 +267,7 @@ func TestPostgresFunctionsShared(t *testing.T) {
 		must(t, err)
 		must(t, tx.Commit())
 		want := idempo.Result{Status: 201, Header: [][2]string{{"A", "é"}, {"B", "\xff"}}, Body: body, Resource: idempo.Resource{Type: "order", ID: "9"}}
-		if b, err := eng.Do(t.Context(), request("order", "ö-1", "in"), fails); err != nil || b.Verdict != idempo.VerdictReplay || !b.Record.Result.Equal(want) {
+		if b, err := eng.Do(t.Context(), request("order", "ö-1", "in"), fails); err != nil || b.Verdict != idempo.VerdictReplay || !b.Record.Result.Equal(want) || b.Record.BodySize != int64(len(body)) || !b.Record.BodyKept {
 			t.Errorf("in Go: %q, %v, %v", b.Verdict, err, b.Record.Result)
 		}
 		if b, err := eng.Do(t.Context(), request("order", "ö-1", "other"), fails); b.Verdict != idempo.VerdictMismatch {
@@ -303,6 +303,18 @@ func TestPostgresFunctionsShared(t *testing.T) {
 		f.state("IP001", `select idempo.complete('acct_7', 'send', '4', decode('`+stolen+`', 'hex'))`)
 		if b, err := eng.Do(t.Context(), request("send", "4", "in"), fails); b.Verdict != idempo.VerdictInProgress {
 			t.Errorf("while SQL runs: %q, %v", b.Verdict, err)
+		}
+	})
+	t.Run("[stores/E17] a body over 64 MiB is not kept, never cut: its size and digest are", func(t *testing.T) {
+		t.Parallel()
+		f := newFunctions(t)
+		f.one(`select state from idempo.claim('t', 'op', 'k', ` + canaryHash + `, token => '\x000102030405060708090a0b0c0d0e0f')`)
+		f.one(`select state from idempo.complete('t', 'op', 'k', '\x000102030405060708090a0b0c0d0e0f', response_body => convert_to(repeat('x', 64 * 1024 * 1024 + 1), 'UTF8'))`)
+		if got := f.one(`select concat_ws(' ', verdict, body_kept, response_body is null) from idempo.claim('t', 'op', 'k', ` + canaryHash + `)`); got != "replay f t" {
+			t.Errorf("%s", got)
+		}
+		if got := f.one(`select concat_ws(' ', body_size, body_sha256 = sha256(convert_to(repeat('x', 64 * 1024 * 1024 + 1), 'UTF8'))) from idempo.records`); got != "67108865 t" {
+			t.Errorf("%s", got)
 		}
 	})
 	t.Run("[stores/E5] a replay in SQL writes nothing and takes no lock", func(t *testing.T) {

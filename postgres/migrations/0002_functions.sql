@@ -18,22 +18,14 @@ begin
     raise exception 'idempo: %', what using errcode = 'IP003';
 end $body$;
 
--- SHA-256 over fields, each led by its length as four bytes big-endian.
-create function {table digest_fields}(variadic fields bytea[]) returns bytea
-language plpgsql immutable set search_path = pg_catalog, pg_temp as $body$
-declare
-    f bytea;
-    whole bytea := '';
-begin
-    foreach f in array fields loop
-        whole := whole || int4send(octet_length(f)) || f;
-    end loop;
-    return sha256(whole);
-end $body$;
-
--- The stored key of a plain one, after checking it. Operations that Go and SQL share are declared with Operation.SQL.
+-- The stored key of a plain one, after checking it: SHA-256 over fields, each led by its length as four bytes big-endian.
+-- Operations that Go and SQL share are declared with Operation.SQL.
 create function {table key_digest}(tenant_id text, operation text, idempotency_key text) returns bytea
 language plpgsql immutable set search_path = pg_catalog, pg_temp as $body$
+declare
+    t bytea := convert_to(tenant_id, 'UTF8');
+    o bytea := convert_to(operation, 'UTF8');
+    k bytea := convert_to(idempotency_key, 'UTF8');
 begin
     if tenant_id is null or octet_length(tenant_id) not between 1 and 255
         or tenant_id ~ ('[' || chr(1) || '-' || chr(31) || chr(127) || '-' || chr(159) || ']') then
@@ -45,15 +37,19 @@ begin
     if idempotency_key is null or octet_length(idempotency_key) not between 1 and 2064 then
         perform {table refuse_argument}('idempotency_key: 1 to 2064 bytes');
     end if;
-    return {table digest_fields}('idempo-sql-1', convert_to(tenant_id, 'UTF8'), convert_to(operation, 'UTF8'), convert_to(idempotency_key, 'UTF8'));
+    return sha256('\x0000000c'::bytea || 'idempo-sql-1' || int4send(length(t)) || t || int4send(length(o)) || o || int4send(length(k)) || k);
 end $body$;
 
 -- The key that goes to third parties: equal on every attempt.
 create function {table derive_key}(tenant_id text, operation text, idempotency_key text, generation int) returns text
 language plpgsql immutable set search_path = pg_catalog, pg_temp as $body$
 declare
-    b bytea := substr({table digest_fields}('idempo-derive-1', convert_to(tenant_id, 'UTF8'), convert_to(operation, 'UTF8'),
-        convert_to(idempotency_key, 'UTF8'), '', 'forward', convert_to(generation::text, 'UTF8'), ''), 1, 16);
+    t bytea := convert_to(tenant_id, 'UTF8');
+    o bytea := convert_to(operation, 'UTF8');
+    k bytea := convert_to(idempotency_key, 'UTF8');
+    g bytea := convert_to(generation::text, 'UTF8');
+    b bytea := substr(sha256('\x0000000f'::bytea || 'idempo-derive-1' || int4send(length(t)) || t || int4send(length(o)) || o
+        || int4send(length(k)) || k || '\x0000000000000007' || 'forward' || int4send(length(g)) || g || '\x00000000'), 1, 16);
 begin
     b := set_byte(b, 6, (get_byte(b, 6) & 15) | 64);
     b := set_byte(b, 8, (get_byte(b, 8) & 63) | 128);
@@ -245,9 +241,13 @@ begin
     until := pg_catalog.clock_timestamp() + patience;
     loop
         select r.* into old from {table records} r where r.tenant_id = p_tenant and r.operation = p_operation and r.idempotency_key = digest;
-        at := clock_timestamp();
-        a := {table judge_claim}(old, at, hash, policy, mine, demand);
-        if a.verdict = 'run' and a.attempt is distinct from old.attempt then
+        if found or demand then
+            at := clock_timestamp();
+            a := {table judge_claim}(old, at, hash, policy, mine, demand);
+        else
+            a.verdict := 'run';
+        end if;
+        if a.verdict = 'run' and a.attempt is distinct from old.attempt or old.idempotency_key is null then
             if not {table try_lock}(p_tenant, p_operation, digest) then
                 a := null; -- an open transaction has the key, and nothing of it can be seen
             elsif old.idempotency_key is null then
@@ -414,8 +414,13 @@ declare
     known_for interval := coalesce(tombstone, 10 * retention);
     forever boolean := tombstone_forever;
     keep boolean := coalesce(octet_length(response_body), 0) <= 64 * 1024 * 1024;
+    size bigint := coalesce(octet_length(response_body), 0);
     sum bytea;
+    p_tenant text := tenant_id;
+    p_operation text := operation;
+    digest bytea := {table key_digest}(tenant_id, operation, idempotency_key);
     r {table records};
+    a {table recorded};
     at timestamptz;
 begin
     if kept_for is null or kept_for <= '0' or kept_for > '290 years' then
@@ -433,7 +438,21 @@ begin
         sum := sha256(body);
         body := null;
     end if;
-    r := {table own_row}(tenant_id, operation, {table key_digest}(tenant_id, operation, idempotency_key), mine);
+    at := clock_timestamp();
+    -- Nearly always the row is as its claim left it. Where this meets no such row, it is read and judged.
+    update {table records} x set state = 'completed', failing = fails, status_code = status,
+        response_headers = convert_to(heads::text, 'UTF8'), response_body = body,
+        body_size = size, body_sha256 = sum, body_kept = keep,
+        resource_type = kind, resource_id = name, sealed = null, due_at = null, note = null, changed_at = at, completed_at = at,
+        expires_at = at + kept_for, gone_at = case when not forever then at + kept_for + known_for end, watch_at = null
+    where x.tenant_id = p_tenant and x.operation = p_operation and x.idempotency_key = digest
+        and x.token = mine and x.state = 'pending' and x.format = 1 and x.guard in ('atomic', 'leased')
+        and x.on_crash in ('hold', 'probe', 'rerun')
+    returning x.state, x.attempt, x.created_at, x.changed_at, x.claimed_at, x.started_at, x.lease_until, x.completed_at, x.expires_at, x.gone_at into a;
+    if found then
+        return a;
+    end if;
+    r := {table own_row}(p_tenant, p_operation, digest, mine);
     at := clock_timestamp();
     case {table effective_state}(r, at)
     when 'completed' then
@@ -450,7 +469,7 @@ begin
     end case;
     update {table records} x set state = 'completed', failing = fails, status_code = status,
         response_headers = convert_to(heads::text, 'UTF8'), response_body = body,
-        body_size = coalesce(octet_length(response_body), 0), body_sha256 = sum, body_kept = keep,
+        body_size = size, body_sha256 = sum, body_kept = keep,
         resource_type = kind, resource_id = name, sealed = null, due_at = null, note = null, changed_at = at, completed_at = at,
         expires_at = at + kept_for, gone_at = case when not forever then at + kept_for + known_for end, watch_at = null
     where x.tenant_id = r.tenant_id and x.operation = r.operation and x.idempotency_key = r.idempotency_key
@@ -647,7 +666,6 @@ drop function {table effective_state};
 drop function {table try_lock};
 drop function {table derive_key};
 drop function {table key_digest};
-drop function {table digest_fields};
 drop function {table refuse_argument};
 drop type {table claimed};
 drop type {table recorded};
