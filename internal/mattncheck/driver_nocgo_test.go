@@ -1,0 +1,5 @@
+//go:build !cgo
+
+package mattncheck
+
+const linked = false
