@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/url"
 	"os"
 	"runtime"
 	"slices"
@@ -112,16 +111,8 @@ func (d *doctor) settings(s *config.Settings) {
 	if !s.Store.Strict {
 		d.warn("store", "remove strict: false", "settings that can lose acknowledged records are accepted")
 	}
-	u, err := url.Parse(string(s.Store.Postgres + s.Store.MySQL))
-	if err != nil || s.Store.SQLite != "" {
-		return
-	}
-	local := u.Hostname() == "" || u.Hostname() == "localhost" || strings.HasPrefix(u.Hostname(), "127.") || u.Hostname() == "::1"
-	if mode := u.Query().Get("tls"); s.Store.MySQL != "" && !local && mode != "true" {
-		d.bad("store", "add tls=true to the URL", "the database is reached over the network without verified TLS")
-	}
-	if mode := u.Query().Get("sslmode"); s.Store.Postgres != "" && !local && mode != "verify-full" && mode != "verify-ca" {
-		d.bad("store", "add sslmode=verify-full to the URL", "the database is reached over the network without verified TLS")
+	if fix, yes := database.Unverified(s.Store); yes {
+		d.bad("store", fix, "the database is reached over the network without verified TLS")
 	}
 }
 

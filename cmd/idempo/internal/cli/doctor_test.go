@@ -62,6 +62,9 @@ func TestDoctor(t *testing.T) {
 		if g := grades(t, s, 1, "--store", "postgres://u:canary@db.invalid/d"); g["store"] != "bad" {
 			t.Error(g)
 		}
+		if r := s.run("doctor", "--store", "mysql://u:canary@db.invalid/d"); !strings.Contains(r.out, "without verified TLS\n                  fix: add tls=true") || strings.Contains(r.out+r.err, "canary") {
+			t.Errorf("[security/SEC76] %s%s", r.out, r.err)
+		}
 		s.file("idempo.yaml", "version: 1\nlissen: {}\n")
 		if g := grades(t, s, 1); g["config"] != "bad" {
 			t.Error(g)

@@ -121,6 +121,9 @@ func (s *Server) Start(ctx context.Context) (err error) {
 		ErrorLog: log.New(io.Discard, "", 0)}
 	s.work.Go(func() { _ = s.adminServer.Serve(s.listeners[1]) })
 	s.log.Info("starting", "gateway", s.Addr().String(), "admin", s.AdminAddr().String(), "store", database.Name(c.Store))
+	if fix, yes := database.Unverified(c.Store); yes {
+		s.log.Warn("the database is reached over the network without verified TLS", "store", database.Name(c.Store), "fix", fix)
+	}
 	if err := s.open(ctx); err != nil {
 		return err
 	}
