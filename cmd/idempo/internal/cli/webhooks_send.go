@@ -39,9 +39,9 @@ func (a *app) webhooksSendCommand() *cobra.Command {
 		Long: "Sign a body as the provider would, and send it, once or many times with the same delivery id.\n" +
 			"A status, a time and the id are printed for each. --print shows the curl line instead.\n" +
 			"Providers that sign with a certificate, or a key that only they have, cannot be signed for.",
-		Example: "idempo webhooks send --provider github --secret-env GH --body b.json --to $URL\n" +
-			"idempo webhooks send --provider stripe --secret-env S --body b.json --to $URL --repeat 9\n" +
-			"idempo webhooks send --provider slack --secret-env S --body b.json --to $URL --print",
+		Example: "idempo webhooks send --provider github --secret-env GH --body b --to http://localhost\n" +
+			"idempo webhooks send --provider stripe --secret-env S --body b --to http://localhost --repeat 9\n" +
+			"idempo webhooks send --provider slack --secret-env S --body b --to http://localhost --print",
 		Annotations: exits(exitNo, exitUnreachable, exitInterrupted),
 		RunE: func(c *cobra.Command, _ []string) error {
 			s := &sending{a: a, to: to, repeat: repeat, parallel: parallel, stamp: at == ""}

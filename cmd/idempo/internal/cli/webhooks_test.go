@@ -39,6 +39,17 @@ func hooks(t *testing.T, change func(*webhook.Request)) *shell {
 	return s
 }
 
+// hooked gives the shell what the examples of webhooks name.
+func (s *shell) hooked() {
+	s.env = append(s.env, "GH_HOOK=k", "GH=k", "S=k")
+	for _, name := range []string{"captured.http", "r.http"} {
+		s.file(name, "POST /hooks/gh HTTP/1.1\r\nHost: x\r\n\r\n{}")
+	}
+	s.file("vectors.json", "[]")
+	s.file("st.txt", "k")
+	s.file("b", "{}")
+}
+
 func TestWebhooksDoctor(t *testing.T) {
 	t.Parallel()
 	t.Run("[webhooks/RP10] an accepted request: a line for each step, exit 0", func(t *testing.T) {

@@ -25,6 +25,7 @@ func (r *reader) combine(root *value) {
 	}
 	r.combineSecurity(root.at("security"))
 	r.combineGateway(root)
+	r.combineWebhooks(root)
 }
 
 func (r *reader) combineSecurity(security *value) {

@@ -18,7 +18,7 @@ func schema() *field {
 				doc: "Health and metrics. Beyond loopback, metrics.token must be set."},
 		}},
 		gatewayField(),
-		{name: "webhooks", kind: section, later: "webhook receivers", doc: "Webhook sources and their receivers."},
+		webhooksField(),
 		{name: "outbox", kind: section, later: "the outbox", doc: "Where committed events are read from."},
 		{name: "relays", kind: list, later: "relays", doc: "Groups that publish committed events."},
 		{name: "sagas", kind: mapping, later: "sagas", doc: "Saga definitions, by name."},

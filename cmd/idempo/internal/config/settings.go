@@ -24,6 +24,7 @@ type Settings struct {
 	Quota    Quota
 	Listen   Listen
 	Gateway  gateway.Config
+	Webhooks Webhooks
 	Ready    Ready
 	Shutdown Shutdown
 	Metrics  Metrics
@@ -97,6 +98,7 @@ func decode(root *value, s Source, r *reader) *Settings {
 		c.Gateway = gateway.ForUpstream(c.Upstream)
 		limitsInto(root, &c.Gateway)
 	}
+	c.Webhooks = decodeWebhooks(root, r.outside)
 	c.Store = decodeStore(root.at("store"), s.DataDir)
 	c.Engine = decodeEngine(root)
 	security := root.at("security")

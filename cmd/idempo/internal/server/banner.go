@@ -63,6 +63,9 @@ func (s *Server) operations(b *strings.Builder) {
 	c := s.settings.Gateway
 	source := tenantSource(s)
 	for _, op := range s.engine.Operations() {
+		if strings.HasPrefix(op.Name, "webhook:") || strings.HasPrefix(op.Name, "inbox:webhook:") {
+			continue // shown by source
+		}
 		name := strings.TrimPrefix(op.Name, "gateway.")
 		var matches []string
 		key, fingerprint := "Idempotency-Key", "canonical"
@@ -98,6 +101,7 @@ func (s *Server) operations(b *strings.Builder) {
 		fmt.Fprintf(b, "  guarded   %s\n            %s\n", folded(matches...), folded(string(op.Guard), "on_crash "+string(op.OnCrash), "key "+key,
 			"tenant "+source, "fingerprint "+fingerprint, "kept "+span(op.Retention), "tombstone "+span(op.Tombstone)))
 	}
+	s.hookLines(b)
 	if c.Tenant.Global && s.settings.Upstream == "" {
 		b.WriteString("  warning   all callers are one tenant (gateway.tenant.global)\n")
 	}

@@ -22,6 +22,7 @@ import (
 	idemprometheus "github.com/idempo/idempo/contrib/prometheus"
 	"github.com/idempo/idempo/gateway"
 	"github.com/idempo/idempo/operator"
+	"github.com/idempo/idempo/webhook"
 )
 
 // Options are what a process brings besides its settings.
@@ -48,7 +49,8 @@ type Server struct {
 	store   *database.Store
 	health  *storeHealth
 	engine  *idempo.Engine
-	gateway *gateway.Gateway
+	gateway *gateway.Gateway  // nil: no routes
+	hooks   *webhook.Receiver // nil: no webhook sources
 	keys    keyring
 	madeKey bool
 
@@ -105,11 +107,13 @@ func (s *Server) Start(ctx context.Context) (err error) {
 		}
 	}()
 	c := s.settings
-	if len(c.Gateway.Routes) == 0 {
-		return errors.New("nothing to serve: give --upstream URL, or gateway.routes in a configuration file")
+	if len(c.Gateway.Routes) == 0 && len(c.Webhooks.Config.Sources) == 0 {
+		return errors.New("nothing to serve: give --upstream URL, or gateway.routes or webhooks.sources in a configuration file")
 	}
-	if err := c.Gateway.CheckListen(c.Listen.Gateway, c.ExplicitTenant()); err != nil {
-		return err
+	if len(c.Gateway.Routes) > 0 {
+		if err := c.Gateway.CheckListen(c.Listen.Gateway, c.ExplicitTenant()); err != nil {
+			return err
+		}
 	}
 	if s.listeners[0], err = listen("listen.gateway", c.Listen.Gateway); err != nil {
 		return err
@@ -134,9 +138,7 @@ func (s *Server) Start(ctx context.Context) (err error) {
 	s.background = cancel
 	s.work.Go(func() { _ = s.engine.Run(bg) })
 	s.work.Go(func() { s.health.watch(bg, s.store) })
-	s.front = s.gateway.Server()
-	s.front.Handler = identified(s.front.Handler)
-	s.work.Go(func() { _ = s.front.Serve(s.gateway.Listener(s.listeners[0])) })
+	s.serveFront(bg)
 	s.admin.set(serving)
 	s.log.Info("serving", "gateway", s.Addr().String(), "admin", s.AdminAddr().String(), "store", s.store.Name, "version", s.options.Version)
 	return nil
@@ -197,6 +199,9 @@ func (s *Server) assemble() (err error) {
 	if s.engine, err = idempo.New(s.store.Store, config); err != nil {
 		return err
 	}
+	if err := s.receive(); err != nil || len(c.Gateway.Routes) == 0 {
+		return err
+	}
 	g := c.Gateway
 	g.Log = s.log
 	g.Observe = func(ev gateway.Event) {
@@ -255,13 +260,17 @@ func (s *Server) Stop(ctx context.Context) (left int) {
 	defer cancel()
 	pause(ctx, s.settings.Shutdown.Delay)
 	s.front.SetKeepAlivesEnabled(false)
-	left = s.gateway.Drain(ctx)
+	if s.gateway != nil {
+		left = s.gateway.Drain(ctx)
+	}
 	if s.front.Shutdown(ctx) != nil { // unkeyed requests and streams had their time as well
 		_ = s.front.Close()
 	}
 	left += s.engine.Drain(ctx)
 	s.background()
-	s.gateway.Close()
+	if s.gateway != nil {
+		s.gateway.Close()
+	}
 	_ = s.adminServer.Close()
 	s.work.Wait()
 	if err := s.store.Close(); err != nil {
