@@ -46,6 +46,8 @@ func open(ctx context.Context, c config, steps *stepped) (world, error) {
 	switch c.Store {
 	case "sqlite":
 		return openSQLite(ctx, c, steps)
+	case byMySQL:
+		return openMySQL(ctx, c, steps)
 	case byPGX, byStdlib, byPQ:
 		return openPostgres(ctx, c)
 	}

@@ -27,13 +27,13 @@ const lease = time.Second
 
 // config tells a service where its world is and where it is to die.
 type config struct {
-	Store  string // sqlite, idempgx, pgx, pq
+	Store  string // sqlite, mysql, idempgx, pgx, pq
 	Place  string // file, or DSN
 	Schema string // on PostgreSQL
 	Ledger string
 	Halt   string // see crashtest.Stage
 	Pass   string
-	TxIdle time.Duration // on PostgreSQL: how long the server lets a transaction say nothing
+	TxIdle time.Duration // on PostgreSQL and MySQL: how long the server lets a transaction say nothing
 	Doomed bool          // it will be killed, or stopped for long
 }
 

@@ -151,7 +151,11 @@ func (l *sqliteLane) rows(ctx context.Context, key string) ([]string, error) {
 
 // record returns the row of a key, as text.
 func (l *sqliteLane) record(ctx context.Context, key string) (string, error) {
-	rows, err := l.db.QueryContext(ctx, "SELECT * FROM idempo_records WHERE trace = ?", key)
+	return rowText(l.db.QueryContext(ctx, "SELECT * FROM idempo_records WHERE trace = ?", key))
+}
+
+// rowText returns the first of rows, as text.
+func rowText(rows *sql.Rows, err error) (string, error) {
 	if err != nil {
 		return "", err
 	}
@@ -178,8 +182,12 @@ func (l *sqliteLane) sound(ctx context.Context) (string, error) {
 	return word, err
 }
 
-// plan is where a step is on SQLite. A COMMIT that is "on the wire" is one that runs, or has run and has not returned.
-func (l *sqliteLane) plan(step, guard string, i int) plan {
+// plan is where a step is on SQLite.
+func (l *sqliteLane) plan(step, guard string, i int) plan { return byCommits(step, guard, i) }
+
+// byCommits is the plan of a store whose connections say when they commit. A COMMIT that is "on the wire" is one that runs, or
+// has run and has not returned.
+func byCommits(step, guard string, i int) plan {
 	leased := guard != opAtomic
 	switch {
 	case step == "CT1":

@@ -17,7 +17,7 @@ func TestPausedServices(t *testing.T) {
 	for _, one := range []struct {
 		store string
 		lane  func(*testing.T) lane
-	}{{"sqlite", newSQLiteLane}, {byPGX, newPostgresLane(byPGX)}, {byPQ, newPostgresLane(byPQ)}} {
+	}{{"sqlite", newSQLiteLane}, {byPGX, newPostgresLane(byPGX)}, {byPQ, newPostgresLane(byPQ)}, {byMySQL, newMySQLLane()}} {
 		t.Run(one.store, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t, one.store, one.lane)
