@@ -21,13 +21,13 @@ echo "$target" >>"$CALLS"
 cat >/dev/null # hangs if the script left a terminal open
 echo "skipped: some/pkg TestOf$target: no $target here"
 [ "$target" != "$BROKEN" ]`)
-	for _, name := range []string{"gcc", "curl", "initdb", "pgbouncer", "sqlite3", "psql", "python3", "node", "npm"} {
+	for _, name := range []string{"gcc", "curl", "initdb", "mariadbd", "pgbouncer", "sqlite3", "psql", "python3", "node", "npm"} {
 		tool(t, dir, name, "true")
 	}
 	cmd := exec.CommandContext(t.Context(), "bash", filepath.Join(dir, ".ci", "run"))
 	calls := filepath.Join(dir, "calls")
 	cmd.Env = append(os.Environ(), "PATH="+filepath.Join(dir, "bin")+":"+os.Getenv("PATH"), "CALLS="+calls, "BROKEN="+broken,
-		"IDEMPO_TEST_POSTGRES=postgres://nobody.invalid/none", "PHASES=", "FUZZTIME=")
+		"IDEMPO_TEST_POSTGRES=postgres://nobody.invalid/none", "IDEMPO_TEST_MYSQL=mysql://nobody.invalid/", "PHASES=", "FUZZTIME=")
 	cmd.Env = append(cmd.Env, env...)
 	out, err := cmd.CombinedOutput()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
@@ -124,6 +124,15 @@ func TestWithoutAServerTheBuildIsRed(t *testing.T) {
 	if err == nil || len(out) != 0 {
 		t.Errorf("no error, and the connection string %q", out)
 	}
+	copyFile(t, "../../../.ci/mysql", filepath.Join(dir, "mysql"))
+	for _, name := range []string{"mariadb", "mariadbd", "useradd", "chown", "mariadb-install-db"} {
+		tool(t, dir, name, "exit 1")
+	}
+	cmd = exec.CommandContext(t.Context(), "bash", filepath.Join(dir, "mysql"), filepath.Join(dir, "home"))
+	cmd.Env = append(os.Environ(), "PATH="+filepath.Join(dir, "bin")+":"+os.Getenv("PATH"), "IDEMPO_TEST_MYSQL=")
+	if out, err = cmd.Output(); err == nil || len(out) != 0 {
+		t.Errorf("no error, and the connection string %q", out)
+	}
 }
 
 func TestAGivenServerIsTaken(t *testing.T) {
@@ -132,6 +141,11 @@ func TestAGivenServerIsTaken(t *testing.T) {
 	cmd.Env = append(os.Environ(), "IDEMPO_TEST_POSTGRES=postgres://somewhere.invalid/x")
 	out, err := cmd.Output()
 	if err != nil || string(out) != "postgres://somewhere.invalid/x\n" {
+		t.Errorf("%q %v", out, err)
+	}
+	cmd = exec.CommandContext(t.Context(), "bash", "../../../.ci/mysql", t.TempDir())
+	cmd.Env = append(os.Environ(), "IDEMPO_TEST_MYSQL=mysql://somewhere.invalid/")
+	if out, err = cmd.Output(); err != nil || string(out) != "mysql://somewhere.invalid/\n" {
 		t.Errorf("%q %v", out, err)
 	}
 }
@@ -153,12 +167,12 @@ func TestWhatIsMissingIsInstalled(t *testing.T) {
 	}
 	tool(t, dir, "apt-get", `echo "$@" >>"`+dir+`/asked"`)
 	cmd := exec.CommandContext(t.Context(), "/bin/bash", filepath.Join(dir, ".ci", "run"))
-	cmd.Env = []string{"PATH=" + bin, "IDEMPO_TEST_POSTGRES=postgres://nobody.invalid/none"}
+	cmd.Env = []string{"PATH=" + bin, "IDEMPO_TEST_POSTGRES=postgres://nobody.invalid/none", "IDEMPO_TEST_MYSQL=mysql://nobody.invalid/"}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	asked, err := os.ReadFile(filepath.Join(dir, "asked"))
-	if err != nil || !strings.Contains(string(asked), " gcc libc6-dev pgbouncer\n") || strings.Contains(string(asked), "curl") {
+	if err != nil || !strings.Contains(string(asked), " gcc libc6-dev mariadb-server pgbouncer\n") || strings.Contains(string(asked), "curl") {
 		t.Errorf("asked for %q %v", asked, err)
 	}
 }
