@@ -151,6 +151,27 @@ func TestMySQLDeadlock(t *testing.T) {
 	})
 }
 
+// claims claims p, in a transaction where it is atomic, tells the verdict, and completes what it won once finish is closed.
+func (m *my) claims(ctx context.Context, p idempo.AcquireParams, verdicts chan<- idempo.Verdict, finish <-chan struct{}) error {
+	claim := func(ctx context.Context) error {
+		a, err := m.Acquire(ctx, p)
+		if err != nil {
+			return err
+		}
+		verdicts <- a.Verdict
+		if a.Verdict != idempo.VerdictRun {
+			return nil
+		}
+		<-finish
+		_, err = m.Complete(ctx, pgResult(p, a, "body"))
+		return err
+	}
+	if p.Guard == idempo.GuardLeased {
+		return claim(ctx)
+	}
+	return m.InTx(ctx, claim)
+}
+
 func TestMySQLWinnerRollsBack(t *testing.T) {
 	t.Parallel()
 	for _, guard := range []idempo.Guard{idempo.GuardAtomic, idempo.GuardLeased} {
@@ -161,45 +182,24 @@ func TestMySQLWinnerRollsBack(t *testing.T) {
 			c := pgClaim(guard)
 			winner, err := m.db.BeginTx(t.Context(), nil)
 			must(t, err)
-			arrived, enter := make(chan struct{}, claimants), make(chan struct{})
+			arrived, enter, finish := make(chan struct{}, claimants), make(chan struct{}), make(chan struct{})
 			var first sync.Map
 			h.on(func(q string, conn *driverConn) error {
-				if !strings.Contains(q, "insert into") || !strings.Contains(q, "records") {
-					return nil
-				}
-				if _, again := first.LoadOrStore(conn, true); !again { // each comes once to the point behind its NOWAIT
-					arrived <- struct{}{}
-					<-enter
+				if strings.Contains(q, "insert into") && strings.Contains(q, "records") {
+					if _, again := first.LoadOrStore(conn, true); !again { // each comes once to the point behind its NOWAIT
+						arrived <- struct{}{}
+						<-enter
+					}
 				}
 				return nil
 			})
-			owners, refused := make(chan idempo.Acquired, claimants), make(chan error, claimants)
+			verdicts := make(chan idempo.Verdict, claimants)
 			var wg sync.WaitGroup
-			finish := make(chan struct{})
 			for range claimants {
 				wg.Go(func() {
-					p := pgAgain(c)
-					claim := func(ctx context.Context) error {
-						a, err := m.Acquire(ctx, p)
-						if err != nil {
-							refused <- err
-							return err
-						}
-						if a.Verdict == idempo.VerdictRun {
-							owners <- a
-							<-finish
-							_, err := m.Complete(ctx, pgResult(p, a, "body"))
-							return err
-						}
-						owners <- a
-						return nil
-					}
-					if guard == idempo.GuardLeased {
-						_ = claim(t.Context())
-						return
-					}
-					if err := m.InTx(t.Context(), claim); err != nil {
-						refused <- err
+					if err := m.claims(t.Context(), pgAgain(c), verdicts, finish); err != nil {
+						t.Error(err)
+						verdicts <- idempo.Verdict("error")
 					}
 				})
 			}
@@ -216,33 +216,17 @@ func TestMySQLWinnerRollsBack(t *testing.T) {
 				}
 			}
 			must(t, winner.Rollback())
-			won, busy := 0, 0
+			count := map[idempo.Verdict]int{}
 			for range claimants {
-				select {
-				case a := <-owners:
-					switch a.Verdict {
-					case idempo.VerdictRun:
-						won++
-					case idempo.VerdictInProgress:
-						busy++
-					default:
-						t.Errorf("%s: %q", guard, a.Verdict)
-					}
-				case err := <-refused:
-					t.Errorf("%s: %v", guard, err)
-				}
+				count[<-verdicts]++
 			}
 			close(finish)
 			wg.Wait()
-			select {
-			case err := <-refused:
-				t.Errorf("%s: %v", guard, err)
-			default:
-			}
-			if won > 1 || won+busy != claimants {
-				t.Errorf("%d owners, %d in progress", won, busy)
-			}
 			h.on(nil)
+			won := count[idempo.VerdictRun]
+			if won > 1 || won+count[idempo.VerdictInProgress] != claimants {
+				t.Errorf("%v", count)
+			}
 			if won == 0 { // all had waited their second: the next one owns
 				c.Guard = idempo.GuardLeased
 				pgAcquire(t, t.Context(), m, pgAgain(c), idempo.VerdictRun)
