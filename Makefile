@@ -62,5 +62,5 @@ run: ## idempo serve on SQLite under ./tmp, before the service at UPSTREAM (http
 release: ## not before the first release: tags root, contrib, cmd and rehearses the installation
 	@echo "release: there is no release script yet"; exit 1
 
-proof: ## not in this version: the whole suite against every supported database and Go release
-	@echo "proof: not in this version; make check and make integration are what there is"; exit 1
+proof: ## the long form: SEED, ROUNDS (3) and KILLS a step (300); prints the seed, which repeats the run
+	@.ci/proof $(if $(SEED),-seed $(SEED)) $(if $(ROUNDS),-rounds $(ROUNDS)) $(if $(KILLS),-kills $(KILLS))
