@@ -157,7 +157,7 @@ func (s *Store) claimOrRead(ctx context.Context, t *session, p idempo.AcquirePar
 	st := s.q[name].with(values(rec, now), extra...)
 	st.Row = claimRow(&r, &won, len(ids) > 1)
 	if err = s.run(ctx, t, st); err == nil {
-		err = s.servers.check(r.server, func(st Statement) error { return s.run(ctx, t, st) }, s.q)
+		err = s.answered(ctx, t, r.server)
 	}
 	if err != nil || !r.alias {
 		return r, won, err

@@ -61,24 +61,28 @@ func (s *Store) completeFast(ctx context.Context, p idempo.CompleteParams) (idem
 	}
 	st := s.q["complete"].with(values(rec, now), "now", clock(p.Now), "timeout", lockTimeout)
 	rec = supposed
-	st.Row = func(scan func(...any) error) error { return kept(&rec, scan) }
+	var server time.Time
+	st.Row = func(scan func(...any) error) error { return kept(&rec, &server, scan) }
 	if err := s.run(ctx, nil, st); err != nil {
 		return idempo.Record{}, false, failed("complete", p.Key, err, false)
 	}
 	if rec.Now.IsZero() {
 		return idempo.Record{}, false, nil
 	}
+	if err := s.answered(ctx, nil, server); err != nil {
+		return idempo.Record{}, false, failed("complete", p.Key, err, false)
+	}
 	rec, _, err = p.Judge(rec, true, rec.Now)
 	return rec, err == nil, err
 }
 
 // kept reads what completing leaves as it is into the record that was supposed.
-func kept(rec *idempo.Record, scan func(...any) error) error {
+func kept(rec *idempo.Record, server *time.Time, scan func(...any) error) error {
 	var recipe, guard, onCrash, surface, owner, derived, trace *string
 	var claimed, started, lease, created, issued *time.Time
 	var generation *int64
 	var refs []byte
-	err := scan(&rec.Now, &rec.Hash, &recipe, &rec.Detail, &guard, &onCrash, &surface, &generation, &owner,
+	err := scan(&rec.Now, server, &rec.Hash, &recipe, &rec.Detail, &guard, &onCrash, &surface, &generation, &owner,
 		&claimed, &started, &lease, &refs, &derived, &rec.Snapshot, &trace, &created, &issued)
 	if err != nil {
 		return err

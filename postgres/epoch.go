@@ -93,6 +93,11 @@ func (v *servers) check(start time.Time, run func(Statement) error, q map[string
 	return &idempo.Error{Op: "acquire", Code: "unavailable", Hint: "the server changes from call to call"}
 }
 
+// answered is check for a statement that ran in t, or on its own: what an old primary says or took is no answer.
+func (s *Store) answered(ctx context.Context, t *session, start time.Time) error {
+	return s.servers.check(start, func(st Statement) error { return s.run(ctx, t, st) }, s.q)
+}
+
 // look asks a server who it is, and judges it.
 func (v *servers) look(run func(Statement) error, q map[string]query) error {
 	var n primary

@@ -51,11 +51,11 @@ func (r *rows) add(row *sqlkit.Row) error {
 func (s *Store) reading(r *rows, key idempo.Key, ids []string, now time.Time) Statement {
 	if len(ids) == 1 {
 		st := s.q["read"].with(nil, "tenant_id", key.Tenant, "operation", key.Operation, "idempotency_key", []byte(ids[0]), "now", clock(now))
-		st.Row = r.collect()
+		st.Row = r.collect(&r.server)
 		return st
 	}
 	st := s.q["read_many"].with(nil, "tenant_id", key.Tenant, "operation", key.Operation, "digests", digests(ids), "now", clock(now))
-	st.Row = r.collect()
+	st.Row = r.collect(&r.server)
 	return st
 }
 
@@ -63,7 +63,11 @@ func (s *Store) reading(r *rows, key idempo.Key, ids []string, now time.Time) St
 // zero where there is none.
 func (s *Store) read(ctx context.Context, t *session, key idempo.Key, ids []string, now time.Time) (rows, error) {
 	var r rows
-	if err := s.run(ctx, t, s.reading(&r, key, ids, now)); err != nil {
+	err := s.run(ctx, t, s.reading(&r, key, ids, now))
+	if err == nil {
+		err = s.answered(ctx, t, r.server)
+	}
+	if err != nil {
 		return rows{}, err
 	}
 	if r.alias {
@@ -80,9 +84,13 @@ func (s *Store) look(ctx context.Context, t *session, p idempo.LookupParams, ids
 	st := s.reading(&r, p.Key, ids[:1], p.Now)
 	if p.WithoutBody {
 		st = s.q["lookup"].with(nil, "tenant_id", p.Key.Tenant, "operation", p.Key.Operation, "idempotency_key", []byte(p.Key.ID), "now", clock(p.Now))
-		st.Row = r.collect()
+		st.Row = r.collect(&r.server)
 	}
-	if err := s.run(ctx, t, st); err != nil {
+	err := s.run(ctx, t, st)
+	if err == nil {
+		err = s.answered(ctx, t, r.server)
+	}
+	if err != nil {
 		return rows{}, err
 	}
 	if len(r.recs) > 0 {

@@ -182,12 +182,15 @@ func (s *Store) renewFast(ctx context.Context, p idempo.RenewParams) (idempo.Rec
 	st := s.q["renew"].with(nil, "tenant_id", p.Key.Tenant, "operation", p.Key.Operation, "idempotency_key", []byte(p.Key.ID),
 		"token", p.Token[:], "lease_until", after+p.Lease.Microseconds(), "begin", p.Start, "derived_key", optional(p.DerivedKey),
 		"now", clock(p.Now), "timeout", lockTimeout)
-	st.Row = r.collect()
+	st.Row = r.collect(&r.server)
 	if err := s.run(ctx, nil, st); err != nil {
 		return idempo.Record{}, false, failed("renew", p.Key, err, false)
 	}
 	if len(r.recs) == 0 {
 		return idempo.Record{}, false, nil
+	}
+	if err := s.answered(ctx, nil, r.server); err != nil {
+		return idempo.Record{}, false, failed("renew", p.Key, err, false)
 	}
 	return r.recs[0], true, nil
 }

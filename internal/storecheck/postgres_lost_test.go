@@ -74,6 +74,8 @@ func (r *lostRun) play(t *testing.T, lose, back func()) {
 			r.effects(t, op, "lost-"+op+n, 1)
 		}
 	}
+	held := pgClaim(idempo.GuardLeased)
+	old := pgAcquire(t, t.Context(), r.p, held, idempo.VerdictRun)
 	running, err := r.eng.Begin(t.Context(), intentOf("send", "running"))
 	must(t, err)
 	lose()
@@ -130,6 +132,17 @@ func (r *lostRun) play(t *testing.T, lose, back func()) {
 				}
 			}
 			r.effects(t, op, id, 0)
+		}
+		for range 5 { // a claim that was made there
+			if _, err := r.p.Renew(t.Context(), idempo.RenewParams{Key: held.Key, Token: held.Token, Lease: time.Minute}); !errors.Is(err, idempo.ErrUnavailable) {
+				t.Errorf("renewal: %v", err)
+			}
+			if _, err := r.p.Complete(t.Context(), pgResult(held, old, "x")); !errors.Is(err, idempo.ErrUnavailable) {
+				t.Errorf("completion: %v", err)
+			}
+			if rec, err := r.eng.Lookup(t.Context(), intentOf("send", "kept-send").Key); !errors.Is(err, idempo.ErrUnavailable) {
+				t.Errorf("read there: %s, %v", rec.State, err)
+			}
 		}
 	})
 }

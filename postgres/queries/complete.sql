@@ -12,5 +12,5 @@ update {table records} r set
 from t
 where r.tenant_id = $tenant_id and r.operation = $operation and r.idempotency_key = $idempotency_key
     and r.token = $token and r.attempt = $attempt and r.state = 'pending'
-returning t.now, r.request_hash, r.request_recipe, r.request_detail, r.guard, r.on_crash, r.surface, r.generation, r.owner,
+returning t.now, pg_postmaster_start_time(), r.request_hash, r.request_recipe, r.request_detail, r.guard, r.on_crash, r.surface, r.generation, r.owner,
     r.claimed_at, r.started_at, r.lease_until, r.refs, r.derived_key, r.snapshot, r.trace, r.created_at, r.issued_until

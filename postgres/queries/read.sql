@@ -1,4 +1,4 @@
 -- The row of one digest. Plain reading: no lock, no write, no transaction id.
-select {columns}, coalesce($now, clock_timestamp())
+select {columns}, coalesce($now, clock_timestamp()), pg_postmaster_start_time()
 from {table records}
 where tenant_id = $tenant_id and operation = $operation and idempotency_key = $idempotency_key

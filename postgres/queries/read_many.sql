@@ -1,6 +1,6 @@
 -- The records that any of several digests stands for, aliases followed, in the order of the digests. A record that
 -- several of them stand for comes several times.
-select {columns r}, coalesce($now, clock_timestamp())
+select {columns r}, coalesce($now, clock_timestamp()), pg_postmaster_start_time()
 from unnest(string_to_array($digests, ',')) with ordinality g (digest, place)
 -- limit 1: each is looked up by its whole key. A join may read all keys of the operation instead.
 cross join lateral (

@@ -11,4 +11,4 @@ update {table records} r set
 from t
 where r.tenant_id = $tenant_id and r.operation = $operation and r.idempotency_key = $idempotency_key
     and r.token = $token and r.state = 'pending' and r.lease_until > t.now
-returning {columns r}, t.now
+returning {columns r}, t.now, pg_postmaster_start_time()
