@@ -120,19 +120,8 @@ func golden(t *testing.T, name, got string) {
 }
 
 // everyCommand walks the visible commands.
-func everyCommand() (all []*cobra.Command) {
-	var walk func(c *cobra.Command)
-	walk = func(c *cobra.Command) {
-		if c.Hidden {
-			return
-		}
-		all = append(all, c)
-		for _, sub := range c.Commands() {
-			walk(sub)
-		}
-	}
-	walk((&app{out: &stream{}, err: &stream{}}).root())
-	return all
+func everyCommand() []*cobra.Command {
+	return everyOf((&app{out: &stream{}, err: &stream{}}).root())
 }
 
 func TestHelp(t *testing.T) {

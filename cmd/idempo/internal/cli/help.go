@@ -12,11 +12,15 @@ import (
 const helpWidth = 100
 
 func (a *app) helpCommand(root *cobra.Command) *cobra.Command {
-	return &cobra.Command{
-		Use: "help [COMMAND …]", Short: "show the help of a command",
-		Example: "idempo help keys list\nidempo help serve",
+	var man string
+	c := &cobra.Command{
+		Use: "help [COMMAND …]", Short: "show the help of a command, or write the manual pages",
+		Example: "idempo help keys list\nidempo help --man ./man1",
 		Args:    cobra.ArbitraryArgs,
 		RunE: func(_ *cobra.Command, args []string) error {
+			if man != "" {
+				return a.writeMan(root, a.path(man))
+			}
 			at := root
 			for _, word := range args {
 				next := (*cobra.Command)(nil)
@@ -34,6 +38,8 @@ func (a *app) helpCommand(root *cobra.Command) *cobra.Command {
 			return nil
 		},
 	}
+	c.Flags().StringVar(&man, "man", "", "write a manual page of every command to this `folder`")
+	return c
 }
 
 // help writes the one form of help: usage, what it does, commands, flags, examples, exit codes.

@@ -199,8 +199,25 @@ func (a *app) printListed(r idempo.Record, first bool) error {
 	if first {
 		a.out.printf(keyRow, "KEY", "STATE", "CHANGED", "OPERATION")
 	}
-	a.out.printf(keyRow, r.Ref(), r.State, ago(r.Now.Sub(r.ChangedAt)), escape(r.Key.Operation))
+	on := a.colors(a.p.Out)
+	a.out.printf("%s  %s  %8s  %s\n", r.Ref(), paintState(on, r.State, 9), ago(r.Now.Sub(r.ChangedAt)), escape(r.Key.Operation))
 	return a.out.failed
+}
+
+// paintState is a state, padded, in a colour that says whether anybody has to do something.
+func paintState(on bool, s idempo.State, width int) string {
+	text := fmt.Sprintf("%-*s", width, s)
+	switch s {
+	case idempo.StateInDoubt:
+		return paint(on, "1;33", text)
+	case idempo.StateFailed:
+		return paint(on, "31", text)
+	case idempo.StatePending:
+		return paint(on, "36", text)
+	case idempo.StateCompleted:
+		return paint(on, "32", text)
+	}
+	return text
 }
 
 // ago is an age in its largest unit.

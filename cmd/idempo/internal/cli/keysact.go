@@ -159,6 +159,20 @@ func (v *acting) check(a *app, args []string) error {
 func (v *acting) bulk(args []string) bool { return len(args) == 0 && v.id == "" }
 
 func (a *app) act(c *cobra.Command, v *acting, args []string) error {
+	var target operator.Target
+	var find operator.FindParams
+	var err error
+	if v.bulk(args) {
+		if find, err = v.list.params(); err == nil && (find == operator.FindParams{}) && !v.list.stuck {
+			err = &failure{exit: exitUsage, code: "usage", message: "name the key, or say by filters which ones", hint: "see: " + c.CommandPath() + " --help"}
+		}
+	} else {
+		v.showFlags.tenant, v.showFlags.operation = v.list.tenant, v.list.operation
+		target, err = v.target(args)
+	}
+	if err != nil {
+		return err
+	}
 	if err := v.check(a, args); err != nil {
 		return err
 	}
@@ -167,12 +181,7 @@ func (a *app) act(c *cobra.Command, v *acting, args []string) error {
 		return err
 	}
 	if v.bulk(args) {
-		return a.actBulk(c, v, result)
-	}
-	v.showFlags.tenant, v.showFlags.operation = v.list.tenant, v.list.operation
-	target, err := v.target(args)
-	if err != nil {
-		return err
+		return a.actBulk(c, v, find, result)
 	}
 	ctx, cancel := a.interruptible(c)
 	defer cancel()
@@ -260,13 +269,21 @@ func (a *app) actOne(ctx context.Context, d *desk, v *acting, target operator.Ta
 			return f
 		}
 		w.Confirm = r.Ref()
-	} else if f := a.confirm(fmt.Sprintf("%s %s of %s, %s now: %s?", firstUpper(string(v.action)), r.Ref(), r.Key.Operation, r.State, consequence(after.Record)), v.q); f != nil {
+	} else if f := a.confirmOne(v, r, after.Record); f != nil {
 		return f
 	}
 	if after, err = v.do(ctx, d, w, result); err != nil {
 		return err
 	}
 	return a.sayDone(v, r, after, false)
+}
+
+// confirmOne asks before one key is changed.
+func (a *app) confirmOne(v *acting, before, after idempo.Record) *failure {
+	if a.talks(v.q) && !v.q.yes {
+		a.err.printf("%s of %s\n  %s → %s: %s\n", before.Ref(), escape(before.Key.Operation), before.State, orElse(string(after.State), "removed"), consequence(after))
+	}
+	return a.confirm(firstUpper(string(v.action))+" it?", v.q)
 }
 
 // change is what the flags ask for, as the service judges it.
@@ -315,7 +332,6 @@ func consequence(r idempo.Record) string {
 
 // sayDone says on stdout what became of one key, or would.
 func (a *app) sayDone(v *acting, before idempo.Record, done operator.Changed, dry bool) error {
-	after := string(done.Record.State)
 	if a.json {
 		return a.out.object(struct {
 			Schema     int    `json:"schema"`
@@ -328,12 +344,9 @@ func (a *app) sayDone(v *acting, before idempo.Record, done operator.Changed, dr
 			Generation int64  `json:"generation"`
 			Actor      string `json:"actor"`
 			DryRun     bool   `json:"dry_run"`
-		}{1, before.Ref(), string(v.action), done.Entry.Outcome, string(before.State), after, before.Attempt, max(done.Record.Generation, before.Generation), done.Entry.Actor, dry})
+		}{1, before.Ref(), string(v.action), done.Entry.Outcome, string(before.State), string(done.Record.State), before.Attempt, max(done.Record.Generation, before.Generation), done.Entry.Actor, dry})
 	}
-	if after == "" {
-		after = "removed"
-	}
-	text := fmt.Sprintf("%s  %s → %s", before.Ref(), before.State, after)
+	text := fmt.Sprintf("%s  %s → %s", before.Ref(), before.State, orElse(string(done.Record.State), "removed"))
 	if dry {
 		text += "  (dry run)"
 	}

@@ -13,14 +13,7 @@ import (
 )
 
 // actBulk does it to all keys that the filters find: it counts, asks, does it in batches and says how it went.
-func (a *app) actBulk(c *cobra.Command, v *acting, result idempo.Result) error {
-	find, err := v.list.params()
-	if err != nil {
-		return err
-	}
-	if (find == operator.FindParams{}) && !v.list.stuck {
-		return &failure{exit: exitUsage, code: "usage", message: "name the key, or say by filters which ones", hint: "see: " + c.CommandPath() + " --help"}
-	}
+func (a *app) actBulk(c *cobra.Command, v *acting, find operator.FindParams, result idempo.Result) error {
 	ctx, stop, cancel := a.twice(c)
 	defer cancel()
 	d, err := a.desk(ctx, c, v.actor, true)
