@@ -193,6 +193,19 @@ func (e *Engine) Ref(k Key, principal string) string {
 	return c.ref()
 }
 
+// Stored returns k as stores have it: with its digest under each digest key, the newest first. None if k is not legal.
+func (e *Engine) Stored(k Key, principal string) []Key {
+	c, err := e.keyCall(context.Background(), k, principal)
+	if err != nil {
+		return nil
+	}
+	keys := []Key{c.p.Key}
+	for _, id := range c.p.Aliases {
+		keys = append(keys, Key{Tenant: k.Tenant, Operation: k.Operation, ID: id})
+	}
+	return keys
+}
+
 func (e *Engine) keyCall(ctx context.Context, k Key, principal string) (*call, error) {
 	c := &call{e: e, ctx: ctx, key: k, req: Request{Key: k, Principal: principal}, op: e.operation(k.Operation)}
 	if c.op == nil {

@@ -20,9 +20,9 @@ type Config struct {
 	Retention time.Duration
 	// Tombstone after it. Default ten times the retention; idempo.Forever is allowed.
 	Tombstone time.Duration
-	// RefsFunc returns the references that a caller's own key has, one for each digest key. Without it a key is found by
-	// its reference only, or under the newest digest key of Engine.
-	RefsFunc func(key idempo.Key, principal string) []string
+	// StoredFunc returns a caller's own key as the store has it: with its digest under each digest key. Default: what Engine
+	// says; without either a key is found by its reference only.
+	StoredFunc func(key idempo.Key, principal string) []idempo.Key
 	// ObserveFunc is told of every action: done, or refused. It must not block.
 	ObserveFunc func(a Action, outcome string)
 }
@@ -127,18 +127,27 @@ type Target struct {
 	Principal string     // of Key, where keys are kept apart by it
 }
 
-func (s *Service) refs(t Target) []string {
+// stored are the keys that t may have in the store; none where t is a reference.
+func (s *Service) stored(t Target) []idempo.Key {
 	switch {
 	case t.Ref != "":
-		return []string{strings.ToLower(t.Ref)}
-	case s.config.RefsFunc != nil:
-		return s.config.RefsFunc(t.Key, t.Principal)
+		return nil
+	case s.config.StoredFunc != nil:
+		return s.config.StoredFunc(t.Key, t.Principal)
 	case s.config.Engine != nil:
-		if ref := s.config.Engine.Ref(t.Key, t.Principal); ref != "" {
-			return []string{ref}
-		}
+		return s.config.Engine.Stored(t.Key, t.Principal)
 	}
 	return nil
+}
+
+func (s *Service) refs(t Target) (refs []string) {
+	if t.Ref != "" {
+		return []string{strings.ToLower(t.Ref)}
+	}
+	for _, key := range s.stored(t) {
+		refs = append(refs, key.Ref())
+	}
+	return refs
 }
 
 // find returns the record of t whoever asks; State "": there is none.
@@ -183,20 +192,29 @@ type ShowParams struct {
 
 // Shown is what is known of a key.
 type Shown struct {
-	Record   idempo.Record   // without body and snapshot
+	Record   idempo.Record   // without body and snapshot; of a key that has no row yet, its key and guard alone
+	Held     Held            // the open transaction that runs the key, where one is known
 	Attempts []idempo.Record // earlier ones, the oldest first, see Historian
 	Audit    []Entry         // the newest 1,000, the oldest first
 	Timeline []Moment
 	Next     []NextStep
 }
 
-// Show explains one key. Where the store keeps no history or audit, there is none.
+// Show explains one key. Where the store keeps no history or audit, there is none. A key that its caller's parts name, and that
+// runs in an open transaction, is shown although it has no row yet.
 func (s *Service) Show(ctx context.Context, p ShowParams) (Shown, error) {
 	r, err := s.seen(ctx, p.By, p.Target)
-	if err != nil {
+	if CodeOf(err) == CodeNotFound {
+		return s.showHeld(ctx, p, err)
+	} else if err != nil {
 		return Shown{}, err
 	}
 	shown := Shown{Record: r, Next: Next(r)}
+	if r.State == idempo.StateFailed || r.State == idempo.StateIssued { // an atomic claim writes over it only when it commits
+		if _, shown.Held, err = s.held(ctx, p.By, []idempo.Key{r.Key}); err != nil {
+			return Shown{}, err
+		}
+	}
 	if h, ok := s.store.(Historian); ok {
 		if shown.Attempts, err = h.Attempts(ctx, r.Key); err != nil {
 			return Shown{}, err
@@ -213,6 +231,19 @@ func (s *Service) Show(ctx context.Context, p ShowParams) (Shown, error) {
 	}
 	shown.Timeline = timeline(shown)
 	return shown, nil
+}
+
+// showHeld is Show for a key without a row.
+func (s *Service) showHeld(ctx context.Context, p ShowParams, unknown error) (Shown, error) {
+	key, held, err := s.held(ctx, p.By, s.stored(p.Target))
+	switch {
+	case err != nil:
+		return Shown{}, err
+	case held.IsZero():
+		return Shown{}, unknown
+	}
+	return Shown{Held: held, Record: idempo.Record{Key: key, State: idempo.StatePending, Guard: idempo.GuardAtomic, ClaimedAt: held.Since},
+		Next: []NextStep{{Text: "its transaction commits, or rolls back and leaves nothing"}}}, nil
 }
 
 // ReadAuditParams ask for a part of the audit.

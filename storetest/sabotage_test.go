@@ -11,6 +11,7 @@ import (
 
 	"github.com/idempo/idempo"
 	"github.com/idempo/idempo/memstore"
+	"github.com/idempo/idempo/operator"
 )
 
 // saboteur is a memstore with some rule broken: each function, where set, stands in a method's place.
@@ -25,6 +26,13 @@ type saboteur struct {
 	sweep    func(ctx context.Context, batch int) (int, error)
 	take     func(ctx context.Context, p idempo.TakeParams) ([]idempo.Record, error)
 	joined   func(ctx context.Context) (bool, bool, error)
+
+	change  func(ctx context.Context, p operator.ChangeParams) ([]operator.Changed, error)
+	audit   func(ctx context.Context, p operator.AuditParams) (operator.AuditPage, error)
+	count   func(ctx context.Context, p operator.CountParams) (operator.Stats, error)
+	history func([]idempo.Record) []idempo.Record
+	page    func(p operator.FindParams, page *operator.Page)
+	scan    func(got *operator.Scanned)
 }
 
 func (s *saboteur) Acquire(ctx context.Context, p idempo.AcquireParams) (idempo.Acquired, error) {

@@ -15,7 +15,7 @@ import (
 
 func sabotages() []sabotage {
 	return slices.Concat(acquireSabotages(), writeSabotages(), keySabotages(), resultSabotages(), retentionSabotages(), txSabotages(), otherSabotages(), engineSabotages(),
-		takeoverSabotages(), claimSabotages(), settleSabotages(), digestSabotages(), memorySabotages(), endSabotages(), sweepSabotages(), failingSabotages(), openSabotages(), joinSabotages())
+		takeoverSabotages(), claimSabotages(), settleSabotages(), digestSabotages(), memorySabotages(), endSabotages(), sweepSabotages(), failingSabotages(), openSabotages(), joinSabotages(), operatorSabotages())
 }
 
 func acquireSabotages() []sabotage {

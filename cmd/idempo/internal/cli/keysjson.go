@@ -51,8 +51,16 @@ type shownKey struct {
 	Note        string        `json:"note,omitempty"`
 	Trace       string        `json:"trace,omitempty"`
 	Attempts    []jsonAttempt `json:"attempts"`
+	Held        *jsonHeld     `json:"held,omitempty"`
 	Audit       []jsonEntry   `json:"audit"`
 	Next        []jsonNext    `json:"next"`
+}
+
+// jsonHeld is an open transaction that runs the key: what it does is not committed.
+type jsonHeld struct {
+	Session     string     `json:"session"`
+	Application string     `json:"application"`
+	Since       *time.Time `json:"since,omitempty"`
 }
 
 // jsonNext is something that can become of a key: by itself, or by a command.
@@ -102,6 +110,9 @@ func shownOf(shown operator.Shown) shownKey {
 	for _, e := range earlier {
 		s.Attempts = append(s.Attempts, jsonAttempt{e.Attempt, e.Generation, string(e.State), e.Owner, jsonTime(e.ClaimedAt), jsonTime(e.StartedAt),
 			jsonTime(e.LeaseUntil), jsonTime(e.CompletedAt), e.Note})
+	}
+	if h := shown.Held; !h.IsZero() {
+		s.Held = &jsonHeld{h.Session, h.Application, jsonTime(h.Since)}
 	}
 	for _, e := range shown.Audit {
 		s.Audit = append(s.Audit, entryOf(e))

@@ -77,7 +77,7 @@ func (a *app) keysShow(c *cobra.Command, s showFlags, args []string) error {
 		}
 	}
 	if target.Ref == "" { // a digest key that is not at hand is no "no such key"
-		if _, err := references(d.settings, d.store, s); err != nil {
+		if _, err := stored(d.settings, d.store, target.Key, target.Principal); err != nil {
 			return err
 		}
 	}
@@ -95,27 +95,21 @@ func (a *app) keysShow(c *cobra.Command, s showFlags, args []string) error {
 	return a.out.failed
 }
 
-// references are the references that a key has under each digest key, the newest first.
-func references(c *config.Settings, store *database.Store, s showFlags) ([]string, error) {
+// stored is a key as the store has it: with its digest under each digest key.
+func stored(c *config.Settings, store *database.Store, key idempo.Key, principal string) ([]idempo.Key, error) {
 	secrets, err := server.DigestKeys(c)
 	if err != nil {
 		return nil, &failure{exit: exitUnsafe, code: "digest_key_missing", message: err.Error(), hint: "look the key up by its reference, or name the digest key in security.digest_keys"}
 	}
-	key := idempo.Key{Tenant: s.tenant, Operation: s.operation, ID: s.id}
-	var refs []string
-	for _, secret := range secrets {
-		e, err := idempo.New(store.Store, idempo.Config{DigestKeys: []idempo.Secret{secret},
-			Operations: []idempo.Operation{{Name: s.operation, Guard: idempo.GuardLeased}}})
-		if err != nil {
-			return nil, usage("%v", err)
-		}
-		ref := e.Ref(key, s.principal)
-		if ref == "" {
-			return nil, usage("--tenant, --operation and --id do not make a legal key")
-		}
-		refs = append(refs, ref)
+	e, err := idempo.New(store.Store, idempo.Config{DigestKeys: secrets, Operations: []idempo.Operation{{Name: key.Operation, Guard: idempo.GuardLeased}}})
+	if err != nil {
+		return nil, usage("%v", err)
 	}
-	return refs, nil
+	keys := e.Stored(key, principal)
+	if keys == nil {
+		return nil, usage("--tenant, --operation and --id do not make a legal key")
+	}
+	return keys, nil
 }
 
 func (a *app) writeBody(ctx context.Context, c *config.Settings, store *database.Store, s showFlags, r idempo.Record) error {
@@ -166,6 +160,16 @@ func (a *app) printRecord(shown operator.Shown) {
 	row("key", "%s", r.Ref())
 	row("tenant", "%s", r.Key.Tenant)
 	row("operation", "%s", r.Key.Operation)
+	if h := shown.Held; !h.IsZero() {
+		row("running", "%s", "in an open transaction, not committed")
+		row("", "session %s, application %s, since %s", h.Session, orDash(h.Application), a.moment(h.Since))
+		if r.CreatedAt.IsZero() {
+			for _, n := range shown.Next {
+				row("next", "%s", n.Text)
+			}
+			return
+		}
+	}
 	row("state", "%s", stateText(r))
 	row("guard", "%s, on_crash %s", r.Guard, r.OnCrash)
 	row("surface", "%s", orDash(r.Surface))

@@ -50,9 +50,9 @@ func (a *app) desk(ctx context.Context, c *cobra.Command, actor string, acts boo
 		}
 	}
 	d.Service, err = operator.New(store.Store, operator.Config{Engine: d.engine, Retention: s.Engine.Retention, Tombstone: s.Engine.Tombstone,
-		RefsFunc: func(key idempo.Key, principal string) []string {
-			refs, _ := references(s, store, showFlags{tenant: key.Tenant, operation: key.Operation, id: key.ID, principal: principal})
-			return refs
+		StoredFunc: func(key idempo.Key, principal string) []idempo.Key {
+			keys, _ := stored(s, store, key, principal)
+			return keys
 		}})
 	if err != nil {
 		d.close()
