@@ -31,11 +31,11 @@ func TestManual(t *testing.T) {
 				t.Errorf("%s: %v %s", f, err, out)
 			}
 		}
-		page, err := os.ReadFile(filepath.Join(s.dir, "man1", "idempo-keys-resolve.1"))
+		page, err := os.ReadFile(filepath.Join(s.dir, "man1", "idempo-version.1"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		golden(t, "man-keys-resolve", string(page))
+		golden(t, "man-version", string(page))
 	})
 	t.Run("[operations/OP12] the guide has every command and flag", func(t *testing.T) {
 		t.Parallel()
