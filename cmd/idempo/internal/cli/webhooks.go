@@ -20,15 +20,16 @@ func (a *app) webhooksCommand() *cobra.Command {
 	return c
 }
 
-// hookFlags name one account of a provider.
+// hookFlags name one account of a provider: by a source of the configuration, or by themselves.
 type hookFlags struct {
-	provider, secretEnv, secretFile, url, cert, verifyTokenEnv string
-	topics                                                     []string
-	minVersion                                                 string
+	source, provider, secretEnv, secretFile, url, cert, verifyTokenEnv string
+	topics                                                             []string
+	minVersion                                                         string
 }
 
 func (h *hookFlags) register(c *cobra.Command) {
 	f := c.Flags()
+	f.StringVar(&h.source, "source", "", "`name` of a source of the configuration; or, without one:")
 	f.StringVar(&h.provider, "provider", "", "`name` of idempo webhooks providers")
 	f.StringVar(&h.secretEnv, "secret-env", "", "`variable` that holds the secret as the provider shows it")
 	f.StringVar(&h.secretFile, "secret-file", "", "`file` that holds it")
@@ -37,11 +38,64 @@ func (h *hookFlags) register(c *cobra.Command) {
 	f.StringVar(&h.minVersion, "min-version", "", "oldest signature version of hubspot: v1, v2 or v3")
 }
 
-// source is the account that the flags name.
+// account is what the flags name: a source, the profiles of the file, the file's other sources, and where serve takes it.
+type account struct {
+	webhook.Source
+	own    []webhook.Profile
+	others []*webhook.Verifier
+	to     string
+}
+
+// hookAccount finds the account that the flags name.
+func (a *app) hookAccount(c *cobra.Command, h *hookFlags) (account, error) {
+	if h.source == "" {
+		s, fail := a.hookSource(h)
+		if fail != nil {
+			return account{}, fail
+		}
+		return account{Source: s}, nil
+	}
+	if h.provider != "" || h.secretEnv != "" || h.secretFile != "" {
+		return account{}, usage("--source names provider and secrets already; give one or the other")
+	}
+	set, err := a.settings(c)
+	if err != nil {
+		return account{}, err
+	}
+	w := set.Webhooks
+	found := account{own: w.Config.Providers, to: "http://" + set.Listen.Gateway + w.Path + "/" + h.source}
+	var names []string
+	for _, s := range w.Config.Sources {
+		names = append(names, s.Name)
+		if s.Name == h.source {
+			found.Source = s
+			continue
+		}
+		v, err := webhook.NewVerifier(s, w.Config.Providers...)
+		if err != nil {
+			return account{}, err
+		}
+		found.others = append(found.others, v)
+	}
+	if found.Name == "" {
+		f := usage("%s is no source of %s", quoteWord(h.source), orElse(escape(set.File), "a configuration, since there is none"))
+		f.hint = "known are: " + strings.Join(names, " ")
+		if near := spell.Nearest(h.source, names); near != "" {
+			f.hint = "did you mean " + near + "?"
+		}
+		return account{}, f
+	}
+	if h.url != "" {
+		found.PublicURL = h.url
+	}
+	return found, nil
+}
+
+// hookSource is the account of a command line that names no source.
 func (a *app) hookSource(h *hookFlags) (webhook.Source, *failure) {
 	s := webhook.Source{Name: "this", Provider: h.provider, PublicURL: h.url, Topics: h.topics, MinVersion: h.minVersion}
 	if h.provider == "" {
-		return s, &failure{exit: exitUsage, code: "usage", message: "name the provider with --provider", hint: "idempo webhooks providers lists them"}
+		return s, &failure{exit: exitUsage, code: "usage", message: "name a source with --source, or the provider with --provider", hint: "idempo webhooks providers lists them"}
 	}
 	if f := checkProvider(h.provider); f != nil {
 		return s, f

@@ -24,9 +24,9 @@ func (a *app) webhooksDoctorCommand() *cobra.Command {
 			"FILE is a raw HTTP/1.1 request, or one object of a vector file, which holds its own secret.",
 		Example: "idempo webhooks doctor --provider github --secret-env GH_HOOK --request captured.http\n" +
 			"idempo webhooks doctor --provider stripe --secret-file st.txt --request r.http --now 1780000000\n" +
-			"idempo webhooks doctor --vectors vectors.json",
+			"idempo webhooks doctor --source gh --request captured.http\nidempo webhooks doctor --vectors vectors.json",
 		Annotations: exits(exitNo),
-		RunE: func(_ *cobra.Command, _ []string) error {
+		RunE: func(c *cobra.Command, _ []string) error {
 			switch {
 			case vectors != "" && request != "":
 				return usage("--vectors and --request are two questions; ask one")
@@ -35,7 +35,7 @@ func (a *app) webhooksDoctorCommand() *cobra.Command {
 			case request == "":
 				return &failure{exit: exitUsage, code: "usage", message: "name what to look at with --request FILE, or --vectors FILE", hint: "idempo webhooks doctor --help"}
 			}
-			return a.explainRequest(&h, request, now)
+			return a.explainRequest(c, &h, request, now)
 		},
 	}
 	h.register(c)
@@ -46,10 +46,11 @@ func (a *app) webhooksDoctorCommand() *cobra.Command {
 	f.StringVar(&h.verifyTokenEnv, "verify-token-env", "", "`variable` with the verify token of meta")
 	f.StringVar(&vectors, "vectors", "", "run every vector of `file` and say which differ")
 	f.Bool("json", false, "one JSON object")
+	f.StringVar(&a.flags.config, "config", "", "configuration `file` with the source")
 	return c
 }
 
-func (a *app) explainRequest(h *hookFlags, name, nowText string) error {
+func (a *app) explainRequest(c *cobra.Command, h *hookFlags, name, nowText string) error {
 	raw, fail := a.readSmall(name, maxCapture)
 	if fail != nil {
 		return fail
@@ -61,9 +62,9 @@ func (a *app) explainRequest(h *hookFlags, name, nowText string) error {
 	if err != nil {
 		return usage("%s: %s", escape(name), err)
 	}
-	s, fail := a.hookSource(h)
-	if fail != nil {
-		return fail
+	s, err := a.hookAccount(c, h)
+	if err != nil {
+		return err
 	}
 	if h.cert != "" {
 		if s.Certificate, fail = a.readSmall(h.cert, 1<<20); fail != nil {
@@ -74,7 +75,7 @@ func (a *app) explainRequest(h *hookFlags, name, nowText string) error {
 		token := webhook.FromFunc(h.verifyTokenEnv, "environment variable "+h.verifyTokenEnv, func() (string, error) { return a.env(h.verifyTokenEnv), nil })
 		s.VerifyToken = &token
 	}
-	v, err := webhook.NewVerifier(s)
+	v, err := webhook.NewVerifier(s.Source, s.own...)
 	if err != nil {
 		return faulty(err)
 	}
@@ -82,7 +83,7 @@ func (a *app) explainRequest(h *hookFlags, name, nowText string) error {
 	if fail != nil {
 		return fail
 	}
-	return a.explanation(webhook.Explain(v, req, now), v.Warnings())
+	return a.explanation(webhook.Explain(v, req, now, s.others...), v.Warnings())
 }
 
 // explainVector takes provider, secret, URL and clock from the vector itself.

@@ -22,7 +22,7 @@ import (
 // sending is one webhooks send.
 type sending struct {
 	a                *app
-	source           webhook.Source
+	account          account
 	params           webhook.SignParams
 	to               string
 	stamp            bool // each attempt gets a time of its own
@@ -39,14 +39,14 @@ func (a *app) webhooksSendCommand() *cobra.Command {
 		Long: "Sign a body as the provider would, and send it, once or many times with the same delivery id.\n" +
 			"A status, a time and the id are printed for each. --print shows the curl line instead.\n" +
 			"Providers that sign with a certificate, or a key that only they have, cannot be signed for.",
-		Example: "idempo webhooks send --provider github --secret-env GH --body b --to http://localhost\n" +
+		Example: "idempo webhooks send --source gh --body b --type push --print\nidempo webhooks send --provider github --secret-env GH --body b --to http://localhost\n" +
 			"idempo webhooks send --provider stripe --secret-env S --body b --to http://localhost --repeat 9\n" +
 			"idempo webhooks send --provider slack --secret-env S --body b --to http://localhost --print",
 		Annotations: exits(exitNo, exitUnreachable, exitInterrupted),
 		RunE: func(c *cobra.Command, _ []string) error {
 			s := &sending{a: a, to: to, repeat: repeat, parallel: parallel, stamp: at == ""}
-			if fail := s.prepare(&h, body, at); fail != nil {
-				return fail
+			if err := s.prepare(c, &h, body, at); err != nil {
+				return err
 			}
 			s.params.ID, s.params.Type, s.params.Form = id, kind, form
 			if id == "" {
@@ -62,7 +62,8 @@ func (a *app) webhooksSendCommand() *cobra.Command {
 	}
 	h.register(c)
 	f := c.Flags()
-	f.StringVar(&to, "to", "", "`url` to send to; its query is signed where the provider signs it")
+	f.StringVar(&a.flags.config, "config", "", "configuration `file` with the source")
+	f.StringVar(&to, "to", "", "`url` to send to, else where serve takes the source; its query is signed where the provider signs it")
 	f.StringVar(&body, "body", "", "`file` with the body")
 	f.StringVar(&kind, "type", "", "`type` of the event, where it stands in a header")
 	f.StringVar(&id, "id", "", "delivery `id`, where it stands in a header; else a new one")
@@ -74,32 +75,37 @@ func (a *app) webhooksSendCommand() *cobra.Command {
 	return c
 }
 
-func (s *sending) prepare(h *hookFlags, body, at string) *failure {
-	if body == "" || s.to == "" {
-		return &failure{exit: exitUsage, code: "usage", message: "name the body with --body FILE and the receiver with --to URL", hint: "idempo webhooks send --help"}
+func (s *sending) prepare(c *cobra.Command, h *hookFlags, body, at string) error {
+	missing := &failure{exit: exitUsage, code: "usage", message: "name the body with --body FILE and the receiver with --to URL", hint: "idempo webhooks send --help"}
+	if body == "" || s.to == "" && h.source == "" {
+		return missing
 	}
 	if s.repeat < 1 || s.parallel < 1 || s.parallel > 1000 {
 		return usage("--repeat is at least 1, --parallel 1 to 1000")
-	}
-	u, err := url.Parse(s.to)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return usage("%s is no http or https URL", quoteWord(s.to))
 	}
 	var fail *failure
 	if s.params.Body, fail = s.a.readSmall(body, maxCapture); fail != nil {
 		return fail
 	}
-	if s.source, fail = s.a.hookSource(h); fail != nil {
-		return fail
+	var err error
+	if s.account, err = s.a.hookAccount(c, h); err != nil {
+		return err
 	}
-	if s.source.PublicURL == "" { // the provider signs the URL it was given: without --url that is where it sends to
+	s.to = orElse(s.to, s.account.to)
+	u, err := url.Parse(s.to)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return usage("%s is no http or https URL", quoteWord(s.to))
+	}
+	if s.account.PublicURL == "" { // the provider signs the URL it was given: without --url that is where it sends to
 		plain := *u
 		plain.RawQuery, plain.Fragment = "", ""
-		s.source.PublicURL = plain.String()
+		s.account.PublicURL = plain.String()
 	}
 	s.params.Query = u.RawQuery
-	s.params.At, fail = parseNow(at, time.Now())
-	return fail
+	if s.params.At, fail = parseNow(at, time.Now()); fail != nil {
+		return fail
+	}
+	return nil
 }
 
 func (s *sending) sign() (webhook.Signed, string, error) {
@@ -107,7 +113,7 @@ func (s *sending) sign() (webhook.Signed, string, error) {
 	if s.stamp {
 		p.At = time.Now()
 	}
-	out, err := webhook.Sign(s.source, p)
+	out, err := webhook.Sign(s.account.Source, p, s.account.own...)
 	if err != nil {
 		if _, ok := errors.AsType[*webhook.Fault](err); ok {
 			return out, "", faulty(err)

@@ -41,14 +41,28 @@ func hooks(t *testing.T, change func(*webhook.Request)) *shell {
 
 // hooked gives the shell what the examples of webhooks name.
 func (s *shell) hooked() {
-	s.env = append(s.env, "GH_HOOK=k", "GH=k", "S=k")
+	s.env = append(s.env, "GH_HOOK=k", "GH=k", "S=k", "OTHER=k2")
 	for _, name := range []string{"captured.http", "r.http"} {
 		s.file(name, "POST /hooks/gh HTTP/1.1\r\nHost: x\r\n\r\n{}")
 	}
 	s.file("vectors.json", "[]")
 	s.file("st.txt", "k")
 	s.file("b", "{}")
+	s.file("idempo.yaml", hookFile)
 }
+
+const hookFile = `version: 1
+listen: {gateway: "127.0.0.1:8080", admin: "127.0.0.1:7070"}
+store: {sqlite: idempo.db}
+security: {digest_keys: [{id: d1, value: 0123456789abcdef0123456789abcdef-}]}
+webhooks:
+  sources:
+    gh: {provider: github, secrets: [{id: "2026a", value: {env: GH_HOOK}}], forward: {url: "http://t.example/", target_dedups: true}}
+    test: {provider: github, secrets: [{id: t, value: {env: OTHER}}], forward: {url: "http://t.example/", target_dedups: true}}
+    own: {provider: crm, secrets: [{id: "1", value: {env: OTHER}}], forward: {url: "http://t.example/", target_dedups: true}}
+  providers:
+    crm: {header: X-Crm-Signature, id: [{header: X-Crm-Id}]}
+`
 
 func TestWebhooksDoctor(t *testing.T) {
 	t.Parallel()
@@ -113,13 +127,36 @@ verdict: accepted
 		s.file("v.json", "["+strings.Replace(string(firstVector(t, "stripe-basic")), `"valid": true`, `"valid": false`, 1)+"]")
 		s.want(exitNo, "stripe-basic: accepted, and should be refused\n0 agree, 1 differ, 0 state nothing\n", "", "webhooks", "doctor", "--vectors", "v.json")
 	})
+	t.Run("[webhooks/RP10] [webhooks/RP11] --source takes the configuration, and knows the secrets of the other sources", func(t *testing.T) {
+		t.Parallel()
+		s := hooks(t, nil)
+		s.file("idempo.yaml", hookFile)
+		r := s.run("webhooks", "doctor", "--source", "gh", "--request", "captured.http")
+		if r.code != 0 || !strings.HasPrefix(r.out, "source: ok gh, provider github") || !strings.Contains(r.out, "secret: ok 2026a (env GH_HOOK)") {
+			t.Errorf("%+v", r)
+		}
+		r = s.run("webhooks", "doctor", "--source", "test", "--request", "captured.http")
+		if r.code != exitNo || !strings.Contains(r.out, "near: secret 2026a of source gh fits: the secrets are swapped (test and live?)") || strings.Contains(r.out, "never to be shown") {
+			t.Errorf("%+v", r)
+		}
+		if r := s.run("webhooks", "doctor", "--source", "hg", "--request", "captured.http"); r.code != exitUsage || !strings.Contains(r.err, "did you mean gh?") {
+			t.Errorf("%+v", r)
+		}
+		if r := s.run("webhooks", "doctor", "--source", "gh", "--provider", "github", "--request", "captured.http"); r.code != exitUsage || !strings.Contains(r.err, "give one or the other") {
+			t.Errorf("%+v", r)
+		}
+		s.file("idempo.yaml", strings.Replace(hookFile, "provider: crm", "provider: crn", 1))
+		if r := s.run("webhooks", "doctor", "--source", "gh", "--request", "captured.http"); r.code != exitUsage || !strings.Contains(r.err, ":9:21: webhooks.sources.own.provider: ") {
+			t.Errorf("%+v", r)
+		}
+	})
 	t.Run("what is missing is named", func(t *testing.T) {
 		t.Parallel()
 		s := hooks(t, nil)
 		s.file("broken.http", "GET\n\n")
 		for want, args := range map[string][]string{
 			"name what to look at with --request FILE":                  {},
-			"name the provider with --provider":                         {"--request", "captured.http"},
+			"or the provider with --provider":                           {"--request", "captured.http"},
 			"did you mean github?":                                      {"--request", "captured.http", "--provider", "githbu"},
 			"secrets: is empty, so that nothing could be verified":      {"--request", "captured.http", "--provider", "github"},
 			"environment variable UNSET cannot be read: it is not set":  {"--request", "captured.http", "--provider", "github", "--secret-env", "UNSET"},
@@ -248,6 +285,21 @@ func TestWebhooksSend(t *testing.T) {
 		r.Close()
 		got = s.run("webhooks", "send", "--provider", "github", "--secret-env", "OTHER", "--body", "b.json", "--to", r.URL)
 		if got.code != exitUnreachable || !strings.HasPrefix(got.out, "no answer  ") {
+			t.Errorf("%+v", got)
+		}
+	})
+	t.Run("[webhooks/RP14] --source signs with its secret, by a provider of one's own too, and goes where serve takes it", func(t *testing.T) {
+		t.Parallel()
+		s := hooks(t, nil)
+		s.file("b.json", "{}")
+		r := newReceiver(t, gh, http.StatusOK)
+		at := strings.TrimPrefix(r.URL, "http://")
+		s.file("idempo.yaml", strings.Replace(hookFile, "127.0.0.1:8080", at, 1))
+		if got := s.run("webhooks", "send", "--source", "gh", "--body", "b.json", "--id", "d1"); got.code != 0 || r.good != 1 || r.ids["d1"] != 1 {
+			t.Errorf("%+v", got)
+		}
+		got := s.run("webhooks", "send", "--source", "own", "--body", "b.json", "--id", "d1", "--print")
+		if got.code != 0 || !strings.Contains(got.out, "'http://"+at+"/hooks/own'") || !strings.Contains(got.out, "X-Crm-Signature: ") || !strings.Contains(got.out, "X-Crm-Id: d1") {
 			t.Errorf("%+v", got)
 		}
 	})
