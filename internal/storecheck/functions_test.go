@@ -158,6 +158,26 @@ func TestPostgresFunctionsErrors(t *testing.T) {
 			t.Errorf("%s records are left, want none", n)
 		}
 	})
+	t.Run("[stores/E10] above READ COMMITTED a race that was lost after the snapshot is 40001, nothing is written", func(t *testing.T) {
+		t.Parallel()
+		f := newFunctions(t)
+		for _, level := range []sql.IsolationLevel{sql.LevelRepeatableRead, sql.LevelSerializable} {
+			tx, err := f.db.BeginTx(t.Context(), &sql.TxOptions{Isolation: level})
+			must(t, err)
+			var n int
+			must(t, tx.QueryRowContext(t.Context(), f.text(`select count(*) from idempo.records`)).Scan(&n)) // the snapshot
+			key := level.String()
+			f.one(`select idempo.complete('t', 'op', $1, token) from idempo.claim('t', 'op', $1, `+canaryHash+`)`, key)
+			_, err = tx.ExecContext(t.Context(), f.text(`select idempo.claim('t', 'op', $1, `+canaryHash+`)`), key)
+			if pgState(err) != "40001" {
+				t.Errorf("%s: %v, want SQLSTATE 40001", level, err)
+			}
+			must(t, tx.Rollback())
+			if got := f.one(`select verdict from idempo.claim('t', 'op', $1, `+canaryHash+`)`, key); got != "replay" {
+				t.Errorf("%s: then %q", level, got)
+			}
+		}
+	})
 	t.Run("[stores/PG6] an error shows neither key nor hash nor body", func(t *testing.T) {
 		t.Parallel()
 		f := newFunctions(t)
