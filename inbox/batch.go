@@ -38,6 +38,8 @@ func (in *Inbox) batch(ctx context.Context, ms []Message, outs []Outcome, h Hand
 		return err
 	}
 	ds, together := in.together(ms)
+	var txEnded error // the work ended the transaction: what ran may have had its effect, and does not run again
+	ended := false
 	if together {
 		leave, err := in.enterAll(ctx, ds)
 		if err != nil {
@@ -52,10 +54,15 @@ func (in *Inbox) batch(ctx context.Context, ms []Message, outs []Outcome, h Hand
 			in.identified()
 			return nil
 		}
+		if ended = codeOf(err) == "tx_ended"; ended {
+			txEnded = err
+		}
 	}
 	for i, m := range ms {
 		var err error
-		if together && ds[i].fault != nil { // its start counts; it is not started again at once
+		if ended && ds[i].run {
+			outs[i], _, err = in.settle(ctx, ds[i], txEnded)
+		} else if together && ds[i].fault != nil { // its start counts; it is not started again at once
 			outs[i], err = in.failedInBatch(ctx, ds[i], h)
 		} else {
 			outs[i], err = in.handle(ctx, m, h)

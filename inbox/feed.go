@@ -112,7 +112,9 @@ func (in *Inbox) laneKey(m Message) string {
 // runLane runs d and what was added to its lane meanwhile, one after the other.
 func (f *Feed) runLane(lane string, d Delivery) {
 	for {
-		f.run(d)
+		var one sync.WaitGroup
+		one.Go(func() { f.run(d) }) // a handler that ends its goroutine does not end the lane
+		one.Wait()
 		f.mu.Lock()
 		queue := f.lanes[lane]
 		if len(queue) == 0 {

@@ -11,6 +11,8 @@ import (
 // (idempo.FromContext(ctx).Derive gives the key to send downstream), the result commits. An error of h that is marked
 // idempo.NothingHappened, a Skip and a Later say that there was no effect: the message is retried, completed, stored. Any
 // other error, or a crash, leaves it in doubt, and Options.OnCrash says what follows. One in doubt holds its lane.
+//
+// Lanes: what waits holds them as under Handle. Two messages that run at once are kept apart within this process only.
 func (in *Inbox) HandleLeased(ctx context.Context, m Message, h Handler) (Outcome, error) {
 	if in.o.Guard != idempo.GuardLeased {
 		return Outcome{}, misuse("HandleLeased needs Options.Guard idempo.GuardLeased")
@@ -25,7 +27,7 @@ func (in *Inbox) lookLeased(ctx context.Context, d *delivery) error {
 	case err != nil && code != "not_found":
 		return err
 	case err == nil && rec.State != idempo.StateFailed && !(rec.State == idempo.StatePending && rec.Lapsed(rec.Now)):
-		return errProbed // answered by the claim, which costs no start
+		return errNoStart
 	}
 	if runs, err := in.enterLeased(ctx, d); err != nil || !runs {
 		return errors.Join(err, errAnswered)
@@ -72,12 +74,10 @@ func (in *Inbox) lease(ctx context.Context, d *delivery, h Handler) (Outcome, er
 	case d.fault != nil && errors.Is(err, d.fault) && !doubt:
 		out, _, err := in.failed(ctx, d, d.fault)
 		return out, err
-	case doubt || b.Verdict == idempo.VerdictInDoubt:
-		f := d.fault
-		if f == nil {
-			f = &handlerError{err: err}
-		}
-		return in.keep(ctx, d, keeping{status: StatusInDoubt, fault: f, due: true, delay: in.o.BackoffMax})
+	case doubt || b.Verdict == idempo.VerdictInDoubt: // without a fault of its own it was not started
+		out, kept := in.keep(ctx, d, keeping{status: StatusInDoubt, fault: d.fault, due: true, delay: in.o.BackoffMax})
+		out.Err = err
+		return out, kept
 	case b.Verdict != "" && b.Verdict != idempo.VerdictRun:
 		d.answer(b)
 		out, _, err := in.answer(ctx, d)

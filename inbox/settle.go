@@ -157,7 +157,7 @@ func (in *Inbox) keepAs(d *delivery, r *Receipt, k keeping, counted bool) PutPar
 	case k.fault != nil && k.fault.err == errUnseen: //nolint:errorlint // exactly that one
 	case k.fault != nil && !counted:
 		starts++
-	case k.fault == nil && counted && k.status != StatusDead: // not a start that counts
+	case k.fault == nil && counted: // not a start that counts
 		starts--
 	}
 	r.Attempts, r.Status, r.Reason = max(starts, 0), k.status, k.reason
@@ -306,6 +306,9 @@ func (in *Inbox) count(ctx context.Context, d *delivery) (out Outcome, done bool
 		if errors.Is(err, errProbed) {
 			break
 		}
+		if errors.Is(err, errNoStart) {
+			return Outcome{}, false, nil
+		}
 		out, again, err := in.settle(ctx, d, err)
 		if !again {
 			return out, true, err
@@ -350,6 +353,9 @@ func (in *Inbox) count(ctx context.Context, d *delivery) (out Outcome, done bool
 	}
 	return Outcome{Status: StatusRunning, RetryIn: time.Second}, true, nil
 }
+
+// errNoStart says that the record answers, so that there is no start to count.
+var errNoStart = errors.New("inbox: the record answers")
 
 // errUnseen is the failure of starts whose end nobody saw.
 var errUnseen = errors.New("a start of the handler did not end: its process was killed, or lost its store")

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"io"
 	"net"
@@ -140,6 +141,8 @@ func failed(op string, key idempo.Key, err error, inTx bool) error {
 	switch {
 	case errors.Is(err, ErrForeignTx):
 		e.Code, e.Err, e.Hint = "misuse", nil, "the transaction in this context belongs to another driver or store"
+	case errors.Is(err, sql.ErrTxDone):
+		e.Code, e.Err, e.Hint = "tx_ended", nil, "the work ended the transaction itself; idempo commits it"
 	case state == "22P02":
 		e.Code, e.Err = "lease_lost", nil
 	case state == "22012":

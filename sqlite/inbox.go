@@ -40,7 +40,9 @@ func (r receipts) write(ctx context.Context, op string, f func(x *session) error
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.own {
-		err = t.begin(ctx, nil)
+		if err = t.begin(ctx, nil); err == nil {
+			err = t.alive() // the statements below would run without a transaction that the work has ended
+		}
 	} else {
 		err = t.enter(r.s, op, idempo.Key{})
 	}

@@ -19,6 +19,7 @@ func batchCases() []testCase {
 		c("[messages/I27] a batch with repeats inside it and of earlier messages", batchRepeats),
 		c("[messages/I28] one message of a batch fails: the others are done, it is retried", batchFails),
 		c("a batch keeps the order of its lanes", batchLanes),
+		{name: "inbox: [messages/I12] a handler ends the transaction of a batch: what ran does not run again", needs: needTx | needEffect | needEnd, run: batchEnded},
 	}
 }
 
@@ -87,6 +88,23 @@ func batchFails(k *K) {
 			k.Errorf("%d starts, %+v", starts, r)
 		}
 	}
+}
+
+func batchEnded(k *K) {
+	b := k.box(inbox.Options{})
+	b.fails = func(ctx context.Context, m inbox.Message) error {
+		if m.ID == "ends" {
+			return k.End(ctx)
+		}
+		return nil
+	}
+	b.batch("dead dead done", msg("before"), msg("ends"), msg("after"))
+	for _, id := range []string{"before", "ends"} {
+		if n, err := k.Count(k.ctx, b.name(inbox.Message{Tenant: k.tenant, Source: "orders", ID: id})); err != nil || n > 1 {
+			k.Errorf("%s: %d effects, %v", id, n, err)
+		}
+	}
+	b.effects("after", 1)
 }
 
 func batchLanes(k *K) {

@@ -1,8 +1,8 @@
 -- What is due, the oldest first. Nobody waits for another taker.
 with t as (select coalesce($now, clock_timestamp()) as now),
 d as materialized (
-    select r.tenant_id, r.receipt_key, r.next_at from {table receipts} r, t
-    where r.subscriber = $subscriber and r.next_at <= t.now
+    select r.tenant_id, r.receipt_key, r.next_at from {table receipts} r
+    where r.subscriber = $subscriber and r.next_at <= (select now from t)
     order by r.next_at, r.seq limit $limit for update of r skip locked)
 update {table receipts} r set rev = r.rev + 1, attempts = r.attempts + 1, changed_at = t.now, next_at = t.now + $delay * interval '1 microsecond'
 from d, t
