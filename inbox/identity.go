@@ -41,6 +41,7 @@ type delivery struct {
 	begun   time.Time // when, on the monotonic clock
 	fault   *handlerError
 	out     Outcome
+	why     string          // it is parked
 	moved   map[string]bool // lanes that the handler has set
 	result  idempo.Result
 	claim   *idempo.Claim

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/idempo/idempo"
@@ -163,10 +164,8 @@ func (o Options) check() (errs []error) {
 		if v == "" {
 			return
 		}
-		for _, k := range known {
-			if v == k {
-				return
-			}
+		if slices.Contains(known, v) {
+			return
 		}
 		bad("%s %q: one of %q", name, v, known)
 	}

@@ -49,7 +49,7 @@ func (in *Inbox) answer(ctx context.Context, d *delivery) (Outcome, bool, error)
 		if d.out.Reason == ReasonConflict && !d.taken {
 			key = d.conflictKey()
 		}
-		out, err := in.keepParked(ctx, d, key, &parking{d.out.Reason, string(d.result.Body)})
+		out, err := in.keepParked(ctx, d, key, &parking{d.out.Reason, d.why})
 		return out, false, err
 	case d.out.Status == StatusRunning:
 		return d.out, false, in.uncount(ctx, d)

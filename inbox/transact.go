@@ -108,8 +108,8 @@ func (d *delivery) answer(b idempo.Begun) {
 		d.verdict = parks
 		d.out = Outcome{Reason: ReasonConflict}
 		d.ent.Now = b.Record.Now
-		d.result.Body = []byte(fmt.Sprintf("another body under a known id; the first was handled as %s at %s; retry with accept runs it all the same",
-			b.Record.Ref(), b.Record.CompletedAt.Format(time.RFC3339)))
+		d.why = fmt.Sprintf("another body under a known id; the first was handled as %s at %s; retry with accept runs it all the same",
+			b.Record.Ref(), b.Record.CompletedAt.Format(time.RFC3339))
 	case idempo.VerdictInDoubt:
 		d.out = Outcome{Status: StatusInDoubt, Ack: true, RetryIn: b.RetryAfter}
 	default:
@@ -161,7 +161,7 @@ func (d *delivery) tooOld(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	d.verdict, d.out = parks, Outcome{Reason: ReasonTooOld}
-	d.result.Body = []byte(fmt.Sprintf("older than the %v that the inbox remembers: it may have been handled; retry runs it", window))
+	d.why = fmt.Sprintf("older than the %v that the inbox remembers: it may have been handled; retry runs it", window)
 	return true, nil
 }
 
@@ -209,7 +209,7 @@ func (d *delivery) judge() bool {
 
 func (d *delivery) incomparable() bool {
 	d.verdict, d.out = parks, Outcome{Reason: ReasonUnparsable}
-	d.result.Body = []byte("the version is an integer where the lane has an instant, or the reverse")
+	d.why = "the version is an integer where the lane has an instant, or the reverse"
 	return false
 }
 

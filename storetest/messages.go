@@ -253,7 +253,7 @@ func messageRunning(k *K) {
 		}
 		var all sync.WaitGroup
 		all.Go(func() {
-			if out, err := b.Handle(k.ctx, msg("a"), b.work); err != nil || out.Ack != true {
+			if out, err := b.Handle(k.ctx, msg("a"), b.work); err != nil || !out.Ack {
 				k.Errorf("the first: %+v, %v", out, err)
 			}
 		})

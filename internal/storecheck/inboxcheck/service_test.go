@@ -204,4 +204,3 @@ func (s *consumer) probe(ctx context.Context, _ idempo.Record) (idempo.State, id
 	}
 	return idempo.StateCompleted, idempo.Result{}, nil
 }
-
