@@ -193,7 +193,7 @@ func (t *session) undo(ctx context.Context, c *change) error {
 	if err := s.free(ctx, t, c.key, fresh); err != nil {
 		return err
 	}
-	if _, err := exec(ctx, t.on, s.q["unarchive"].with(&c.from.rec)); err != nil {
+	if _, err := exec(ctx, t.on, s.q["unarchive"].with(&c.from.rec, "ended_at", c.rec.ClaimedAt)); err != nil {
 		return err
 	}
 	_, err = s.update(ctx, t, r.rows[0], c.from.rec, c.from.aliases, time.Time{})

@@ -207,6 +207,76 @@ func TestMySQLOwnTransaction(t *testing.T) {
 	})
 }
 
+func TestMySQLNeverCompleted(t *testing.T) {
+	t.Parallel()
+	m := newMySQL(t, mysql.Options{}, nil)
+	ctx := t.Context()
+	p := pgClaim(idempo.GuardLeased)
+	p.Aliases = []string{pgClaim(idempo.GuardLeased).Key.ID}
+	pgAcquire(t, ctx, m, p, idempo.VerdictRun)
+	_, err := m.Release(ctx, idempo.ReleaseParams{Key: p.Key, Token: p.Token, To: idempo.StateFailed, Retention: time.Hour})
+	must(t, err)
+	look := func() string {
+		r, err := m.Lookup(ctx, idempo.LookupParams{Key: p.Key})
+		must(t, err)
+		r.Now = time.Time{}
+		return fmt.Sprintf("%+v, %d attempts, %d rows", r, m.count(t, "select count(*) from idempo_attempts"), m.count(t, "select count(*) from idempo_records"))
+	}
+	before := look()
+	t.Run("[stores/E8] a claim that took over and was never completed leaves row, aliases and history as they were, though its transaction commits", func(t *testing.T) {
+		q := pgAgain(p)
+		q.Guard, q.Aliases = idempo.GuardAtomic, append(q.Aliases, pgClaim(idempo.GuardLeased).Key.ID)
+		must(t, m.InTx(ctx, func(ctx context.Context) error {
+			if a := pgAcquire(t, ctx, m, q, idempo.VerdictRun); a.Record.Attempt != 2 {
+				t.Errorf("attempt %d", a.Record.Attempt)
+			}
+			pgAcquire(t, t.Context(), m, pgAgain(p), idempo.VerdictInProgress) // whoever asks meanwhile
+			return m.effect(ctx, "kept")
+		}))
+		m.effects(t, "kept", 1)
+		if after := look(); after != before {
+			t.Errorf("left\n%s\nwas\n%s", after, before)
+		}
+	})
+	t.Run("[stores/E20] two claims of one transaction in opposite orders, again and again: no error, one effect a key", func(t *testing.T) {
+		e := myEngine(t, m.Store, idempo.Config{TxRetries: 20})
+		for round := range 5 {
+			one, two := request("atomic", fmt.Sprintf("one %d", round)), request("atomic", fmt.Sprintf("two %d", round))
+			errs := make(chan error, 2)
+			for _, order := range [][]idempo.Request{{one, two}, {two, one}} {
+				go func() {
+					errs <- e.InTx(ctx, func(ctx context.Context) error {
+						for _, r := range order {
+							b, err := e.Begin(ctx, r)
+							if errors.Is(err, idempo.ErrInProgress) || err == nil && b.Verdict != idempo.VerdictRun {
+								continue
+							}
+							if err == nil {
+								err = m.effect(ctx, r.Key.ID)
+							}
+							if err == nil {
+								err = b.Claim.Complete(ctx, idempo.Result{Status: 200})
+							}
+							if err != nil {
+								return err
+							}
+						}
+						return nil
+					})
+				}()
+			}
+			for range 2 {
+				must(t, <-errs)
+			}
+			for _, r := range []idempo.Request{one, two} {
+				if n := m.count(t, "select count(*) from effects where what = ?", r.Key.ID); n != 1 {
+					t.Errorf("%d effects of %s", n, r.Key.ID)
+				}
+			}
+		}
+	})
+}
+
 func TestMySQLEndedByTheWork(t *testing.T) {
 	t.Parallel()
 	m := newMySQL(t, mysql.Options{}, nil)

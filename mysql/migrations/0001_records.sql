@@ -78,28 +78,30 @@ create table if not exists {table attempts} (
     lease_until     datetime(6),
     completed_at    datetime(6),
     ended_at        datetime(6) not null,
-    primary key (tenant_id, operation, idempotency_key, generation, attempt)
+    primary key (tenant_id, operation, idempotency_key, attempt)
 ) engine = InnoDB row_format = dynamic default character set utf8mb4 collate utf8mb4_bin;
 
--- What operators did, and what they were refused. Append-only; it outlives the records.
+-- What operators did, and what they were refused. Rows are added and never changed: who runs a store has no right to more. It
+-- outlives the records.
 create table if not exists {table audit} (
     id              bigint not null auto_increment primary key,
     at              datetime(6) not null,
     actor           blob not null,
-    role            varchar(64) not null default '',
-    channel         varchar(64) not null default '',
-    action          varchar(64) not null,
-    outcome         varchar(64) not null default 'done',
-    tenant_id       varbinary(255),
-    operation       varbinary(200),
-    idempotency_key varbinary(32),
-    attempt         bigint,
-    state_before    varchar(16),
-    state_after     varchar(16),
+    role            varbinary(64) not null default '',
+    channel         varbinary(64) not null default '',
+    action          varbinary(64) not null,
+    outcome         varbinary(64) not null default 'done',
+    code            varbinary(64) not null default '',
+    tenant_id       varbinary(255) not null default '',
+    operation       varbinary(200) not null default '',
+    idempotency_key varbinary(32) not null default '',
+    attempt         bigint not null default 0,
+    state_before    varbinary(16) not null default '',
+    state_after     varbinary(16) not null default '',
     reason          blob not null,
     evidence        blob not null,
     key {name audit_at} (at, id),
-    key {name audit_key} (tenant_id, operation, idempotency_key)
+    key {name audit_ref} (idempotency_key, id)
 ) engine = InnoDB row_format = dynamic default character set utf8mb4 collate utf8mb4_bin;
 
 -- One row: which store this is, what it holds, and who sweeps it.

@@ -1,4 +1,4 @@
--- The attempt that ends by being taken over, settled or retried. The row of the record is locked.
+-- The attempt that ends by being taken over, settled or retried, once. The row of the record is locked.
 insert into {table attempts} (tenant_id, operation, idempotency_key, generation, attempt, state, surface, owner,
     status_code, failing, note, trace, claimed_at, started_at, lease_until, completed_at, ended_at)
 select tenant_id, operation, idempotency_key, generation, attempt, state, surface, owner,
