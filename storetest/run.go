@@ -29,6 +29,11 @@ type Subject struct {
 	Poison func(ctx context.Context)
 	// Own begins a transaction of the caller's own and returns a context that carries it. Nil: skipped.
 	Own func(ctx context.Context) (in context.Context, commit, rollback func() error, err error)
+	// Transitions returns every change of a record that was committed so far, as a trigger of the test's own logged it. Left
+	// says what the store still holds that nobody needs: a connection in use, an open transaction, a lock, an alias without
+	// a record; "" is nothing. Nil: skipped.
+	Transitions func(ctx context.Context) ([]Transition, error)
+	Left        func(ctx context.Context) (string, error)
 }
 
 // Caps is what a store can do. What is false is not tested, and printed as skipped.
@@ -66,6 +71,34 @@ func Run(t *testing.T, open func(t testing.TB) Subject, c Caps) {
 		})
 	}
 	t.Run("invariants hold after every case", func(t *testing.T) { CheckInvariants(t, shared.Store) })
+	t.Run("[stores/CT47] every change was a step of the table, and nothing is left", func(t *testing.T) { shared.changes(t) })
+}
+
+// changes checks what the cases did to the rows, and that nothing of them is held any more.
+func (s Subject) changes(t *testing.T) {
+	if s.Transitions == nil || s.Left == nil {
+		t.Skip("skipped: the subject has no Transitions and Left: it has no triggers")
+	}
+	for { // what was given up may still be on its way back
+		left, err := s.Left(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if left == "" {
+			break
+		}
+		select {
+		case <-t.Context().Done():
+			t.Fatalf("left behind: %s", left)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	all, err := s.Transitions(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	CheckTransitions(t, all)
+	t.Logf("%d changes", len(all))
 }
 
 // A testCase is one rule, cell or bug.

@@ -30,7 +30,7 @@ func (o pgOpener) subjectAs(t testing.TB, dsn, through string, prepare func(post
 func (o pgOpener) subjectIn(t testing.TB, dsn, through string, opts postgres.Options) storetest.Subject {
 	p, again := o.open(t, through, opts), o.open(t, through, opts)
 	p.db = openDB(t, "pgx", dsn)
-	return storetest.Subject{
+	sub := storetest.Subject{
 		Store: p.Store, Again: again.Store,
 		Effect: func(ctx context.Context, name string) error {
 			return p.exec(ctx, fmt.Sprintf(`insert into "%s".done (what) values ($1)`, opts.Schema), name)
@@ -43,6 +43,10 @@ func (o pgOpener) subjectIn(t testing.TB, dsn, through string, opts postgres.Opt
 		Poison: func(ctx context.Context) { _ = p.exec(ctx, "select 1/0") },
 		Own:    p.begin,
 	}
+	if dsn == through { // behind a pooler the connections are the pooler's
+		p.logTransitions(t, &sub)
+	}
+	return sub
 }
 
 func TestPostgresKit(t *testing.T) {

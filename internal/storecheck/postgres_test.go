@@ -120,6 +120,8 @@ type pg struct {
 	end func(ctx context.Context) error
 	// at is begin in another database, by the same driver.
 	at func(ctx context.Context, dsn string) (context.Context, func() error, func() error, error)
+	// inUse is how many connections of the store's pool are not idle.
+	inUse func() int
 	// leave closes every connection of the store's pool, and the pool goes on.
 	leave func()
 	// full runs f while every connection of the store's pool is taken.
@@ -212,6 +214,7 @@ func openSQL(t testing.TB, driver, dsn string, o postgres.Options) *pg {
 			}
 			return postgres.WithTx(ctx, tx), tx.Commit, tx.Rollback, nil
 		},
+		inUse: func() int { return db.Stats().InUse },
 		leave: func() { db.SetMaxIdleConns(-1); db.SetMaxIdleConns(8) },
 		full: func(t testing.TB, f func()) {
 			db.SetMaxOpenConns(1)
@@ -260,6 +263,7 @@ func pgxStore(t testing.TB, pool *pgxpool.Pool, dsn string, o postgres.Options) 
 			}
 			return idempgx.WithTx(ctx, tx), func() error { return tx.Commit(ctx) }, func() error { return tx.Rollback(ctx) }, nil
 		},
+		inUse: func() int { return int(pool.Stat().AcquiredConns()) },
 		leave: pool.Reset,
 		full: func(t testing.TB, f func()) {
 			held := make([]*pgxpool.Conn, pool.Config().MaxConns)

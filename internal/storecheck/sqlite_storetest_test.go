@@ -2,6 +2,7 @@ package storecheck
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"testing"
 
@@ -17,7 +18,7 @@ func sqliteSubject(t testing.TB) storetest.Subject {
 	raw := sqliteRaw(t, file)
 	if _, err := raw.ExecContext(t.Context(), "CREATE TABLE effects (name TEXT NOT NULL) STRICT; "+
 		"CREATE TABLE poison (n INTEGER) STRICT; "+
-		"CREATE TRIGGER poisoned BEFORE INSERT ON poison BEGIN SELECT RAISE(ROLLBACK, 'poison'); END"); err != nil {
+		"CREATE TRIGGER poisoned BEFORE INSERT ON poison BEGIN SELECT RAISE(ROLLBACK, 'poison'); END; "+sqliteTransitions); err != nil {
 		t.Fatal(err)
 	}
 	own := sqliteHandle(t, file, goodDSN)
@@ -39,6 +40,15 @@ func sqliteSubject(t testing.TB) storetest.Subject {
 				return nil, nil, nil, err
 			}
 			return sqlite.WithTx(ctx, tx), tx.Commit, tx.Rollback, nil
+		},
+		Transitions: func(ctx context.Context) ([]storetest.Transition, error) { return logged(ctx, raw, "transitions") },
+		Left: func(ctx context.Context) (string, error) {
+			var aliases int
+			err := raw.QueryRowContext(ctx, fmt.Sprintf(orphans, "idempo_records")).Scan(&aliases)
+			if err == nil { // nobody has the write lock
+				_, err = raw.ExecContext(ctx, "BEGIN IMMEDIATE; ROLLBACK")
+			}
+			return leftovers(0, aliases, own.Stats().InUse), err
 		},
 	}
 }
