@@ -84,13 +84,14 @@ func TestPostgresFunctionsGuide(t *testing.T) {
 	own, db := exampleDatabase(t, postgresDSN(t))
 	guide, err := os.ReadFile("../../docs/guides/sql.md")
 	must(t, err)
-	script := "create table orders (id bigint generated always as identity, amount numeric);\n"
+	var script strings.Builder
+	script.WriteString("create table orders (id bigint generated always as identity, amount numeric);\n")
 	for _, part := range strings.Split(string(guide), "```sql\n")[1:] {
 		block, _, _ := strings.Cut(part, "```")
-		script += block
+		script.WriteString(block)
 	}
 	cmd := exec.CommandContext(t.Context(), psql[0], "-X", "-q", "-v", "ON_ERROR_STOP=1", "-f", "-", own)
-	cmd.Stdin = strings.NewReader(script)
+	cmd.Stdin = strings.NewReader(script.String())
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)

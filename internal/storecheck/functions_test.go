@@ -19,10 +19,9 @@ var updateGolden = flag.Bool("update", false, "rewrite testdata/*.golden")
 
 // functions is a migrated schema with a connection on which SQL is spoken.
 type functions struct {
-	t    *testing.T
-	db   *sql.DB
-	o    postgres.Options
-	name string
+	t  *testing.T
+	db *sql.DB
+	o  postgres.Options
 }
 
 func newFunctions(t *testing.T) *functions {

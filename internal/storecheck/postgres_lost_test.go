@@ -120,7 +120,7 @@ func (r *lostRun) play(t *testing.T, lose, back func()) {
 		back()
 		for _, op := range []string{"order", "send", "repeat"} {
 			id := "old-" + op
-			for n := 0; n < 20; n++ { // past the connections that are cut
+			for n := range 20 { // past the connections that are cut
 				b, err := r.do(t.Context(), op, id)
 				if !errors.Is(err, idempo.ErrUnavailable) {
 					t.Errorf("%q, %v; want unavailable", b.Verdict, err)
