@@ -215,6 +215,9 @@ func (f *Feed) gone(d Delivery) {
 	f.signal()
 }
 
+// Stopped is closed when the feed has stopped by itself, or was told to.
+func (f *Feed) Stopped() <-chan struct{} { return f.ctx.Done() }
+
 // fail stops the feed for err.
 func (f *Feed) fail(err error) {
 	f.mu.Lock()
@@ -222,6 +225,7 @@ func (f *Feed) fail(err error) {
 		f.err = err
 	}
 	f.mu.Unlock()
+	f.cancel()
 	f.signal()
 }
 

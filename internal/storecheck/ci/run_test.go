@@ -162,7 +162,7 @@ func TestWhatIsMissingIsInstalled(t *testing.T) {
 		}
 		tool(t, dir, name, "exec "+real+` "$@"`)
 	}
-	for _, name := range []string{"make", "git", "curl", "initdb", "go", "sqlite3", "nats-server", "psql", "python3", "npm", "node"} {
+	for _, name := range []string{"make", "git", "curl", "initdb", "go", "sqlite3", "nats-server", "rabbitmq-server", "psql", "python3", "npm", "node"} {
 		tool(t, dir, name, "true")
 	}
 	tool(t, dir, "apt-get", `echo "$@" >>"`+dir+`/asked"`)
