@@ -234,6 +234,9 @@ func Severe(c Change, r idempo.Record) string {
 // refused writes a refusal down and returns it. Who may not know that the key exists is told that there is none.
 func (s *Service) refused(ctx context.Context, changer Changer, w Why, c Change, why *Error) (Changed, error) {
 	c.Refused = why.Code
+	if len(c.Reason) > maxReason || len(c.Evidence) > maxReason { // what was too long is not kept
+		c.Reason, c.Evidence = "", ""
+	}
 	if !w.DryRun && w.By.reads() {
 		if _, err := s.change(ctx, changer, []Change{c}); err != nil {
 			return Changed{}, err

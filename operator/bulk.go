@@ -2,6 +2,8 @@ package operator
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"time"
 
 	"github.com/idempo/idempo"
@@ -49,29 +51,47 @@ func (s *Service) Bulk(ctx context.Context, p BulkParams) (Bulked, error) {
 	if !ok {
 		return Bulked{}, unsupported(p.Do.Action, "change a key")
 	}
-	if !p.By.may(p.Do.Action) {
-		return Bulked{}, &Error{Code: CodeNotFound}
-	}
-	b := &bulk{s: s, p: p, changer: changer}
-	if p.Limit <= 0 {
-		b.p.Limit = 1000
-	}
-	if p.Rate <= 0 {
-		b.p.Rate = 5000
-	}
-	w := Why{By: p.By, Reason: p.Reason, Evidence: p.Evidence}
-	b.do = p.Do
-	b.do.Actor, b.do.Role, b.do.Channel, b.do.Reason, b.do.Evidence = w.By.Actor, w.By.Role, w.By.Channel, w.Reason, w.Evidence
-	if !p.DryRun {
-		if p.Reason == "" || p.By.Actor == "" {
-			return Bulked{}, invalid(p.Do.Action, "a reason is required")
-		}
-		if len(p.Reason) > maxReason || len(p.Evidence) > maxReason {
-			return Bulked{}, invalid(p.Do.Action, "reason and evidence have at most 4,096 bytes each")
-		}
+	b := &bulk{s: s, p: p, changer: changer, do: p.Do}
+	b.p.Limit, b.p.Rate = orDefault(p.Limit, 1000), orDefault(p.Rate, 5000)
+	b.do.Actor, b.do.Role, b.do.Channel, b.do.Reason, b.do.Evidence = p.By.Actor, p.By.Role, p.By.Channel, p.Reason, p.Evidence
+	switch {
+	case !p.By.may(p.Do.Action):
+		return b.got, b.refused(ctx, &Error{Action: p.Do.Action, Code: CodeForbidden})
+	case p.DryRun:
+	case strings.TrimSpace(p.Reason) == "" || p.By.Actor == "":
+		return b.got, b.refused(ctx, invalid(p.Do.Action, "a reason is required, and who does it"))
+	case len(p.Reason) > maxReason || len(p.Evidence) > maxReason:
+		return b.got, b.refused(ctx, invalid(p.Do.Action, "reason and evidence have at most 4,096 bytes each"))
 	}
 	err := b.run(ctx)
+	if e, ok := errors.AsType[*Error](err); ok {
+		err = b.refused(ctx, e)
+	}
 	return b.got, err
+}
+
+func orDefault(n, otherwise int) int {
+	if n <= 0 {
+		return otherwise
+	}
+	return n
+}
+
+// refused writes down that a bulk was refused, which is about no key, and returns why.
+func (b *bulk) refused(ctx context.Context, why *Error) error {
+	if !b.p.DryRun && b.p.By.reads() {
+		c := Change{Action: b.do.Action, Actor: b.do.Actor, Role: b.do.Role, Channel: b.do.Channel, Evidence: b.do.Evidence, Refused: why.Code}
+		if c.Reason = b.do.Reason; len(c.Reason) > maxReason || len(c.Evidence) > maxReason {
+			c.Reason, c.Evidence = "", ""
+		}
+		if _, err := b.s.change(ctx, b.changer, []Change{c}); err != nil {
+			return err
+		}
+	}
+	if why.Code == CodeForbidden {
+		return &Error{Code: CodeNotFound}
+	}
+	return why
 }
 
 // bulk is one Bulk at work.

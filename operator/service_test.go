@@ -383,6 +383,16 @@ func TestBulk(t *testing.T) {
 		p.By.Role = operator.RoleOperator
 		_, err = b.ops.Bulk(t.Context(), p)
 		b.code(err, operator.CodeNotFound)
+		p.By.Role, p.Reason = operator.RoleAdmin, ""
+		_, err = b.ops.Bulk(t.Context(), p)
+		b.code(err, operator.CodeInvalid)
+		p.Reason = strings.Repeat("x", 5000)
+		_, err = b.ops.Bulk(t.Context(), p)
+		b.code(err, operator.CodeInvalid)
+		want := []string{"purge refused confirm_needed >", "purge done  completed>", "purge refused forbidden >", "purge refused invalid >", "purge refused invalid >"}
+		if got := b.audit(); !slices.Equal(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
 	})
 }
 

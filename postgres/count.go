@@ -23,16 +23,16 @@ type counting struct {
 func (s *Store) Count(ctx context.Context, p operator.CountParams) (operator.Stats, error) {
 	stats, open, err := s.countOpen(ctx, p)
 	if err != nil {
-		return operator.Stats{}, failed("count", idempo.Key{}, err, false)
+		return operator.Stats{}, unread("count", idempo.Key{}, err)
 	}
 	got, err := s.counted(ctx, "count", p, "limit", int64(operator.ExactCounts+1))
 	if err != nil {
-		return operator.Stats{}, failed("count", idempo.Key{}, err, false)
+		return operator.Stats{}, unread("count", idempo.Key{}, err)
 	}
 	scale, estimate := 1.0, got.total > operator.ExactCounts
 	if estimate {
 		if got, scale, err = s.sampled(ctx, p); err != nil {
-			return operator.Stats{}, failed("count", idempo.Key{}, err, false)
+			return operator.Stats{}, unread("count", idempo.Key{}, err)
 		}
 	}
 	for _, state := range operator.States() {

@@ -22,7 +22,7 @@ func (s *Store) Holder(ctx context.Context, key idempo.Key) (operator.Held, erro
 		return err
 	}
 	if err := s.run(ctx, nil, st); err != nil {
-		return operator.Held{}, failed("holder", key, err, false)
+		return operator.Held{}, unread("holder", key, err)
 	}
 	return held, nil
 }

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
@@ -50,7 +51,7 @@ func (s *Store) batch(ctx context.Context, p operator.FindParams, after idempo.K
 	}
 	st.Row = r.collect()
 	if err := s.run(ctx, nil, st); err != nil {
-		return rows{}, failed("list", idempo.Key{}, err, false)
+		return rows{}, unread("list", idempo.Key{}, err)
 	}
 	return r, nil
 }
@@ -75,7 +76,7 @@ func (s *Store) Attempts(ctx context.Context, key idempo.Key) ([]idempo.Record, 
 		return nil
 	}
 	if err := s.run(ctx, nil, st); err != nil {
-		return nil, failed("attempts", key, err, false)
+		return nil, unread("attempts", key, err)
 	}
 	return out, nil
 }
@@ -85,4 +86,13 @@ func utc(t *time.Time) time.Time {
 		return time.Time{}
 	}
 	return t.UTC()
+}
+
+// unread is failed for what only reads: whatever went wrong, nothing was done.
+func unread(op string, key idempo.Key, err error) error {
+	err = failed(op, key, err, false)
+	if e, ok := errors.AsType[*idempo.Error](err); ok {
+		e.Unknown = false
+	}
+	return err
 }

@@ -112,7 +112,7 @@ func (s *Store) Audit(ctx context.Context, p operator.AuditParams) (operator.Aud
 		return err
 	}
 	if err := s.run(ctx, nil, st); err != nil {
-		return operator.AuditPage{}, failed("audit", idempo.Key{}, err, false)
+		return operator.AuditPage{}, unread("audit", idempo.Key{}, err)
 	}
 	return p.Page(entries), nil
 }

@@ -34,7 +34,7 @@ func (s *Store) Scan(ctx context.Context, p operator.ScanParams) (operator.Scann
 	} else {
 		now, err := s.present(ctx, p.Now)
 		if err != nil {
-			return got, failed("scan", idempo.Key{}, err, false)
+			return got, unread("scan", idempo.Key{}, err)
 		}
 		until = now.Add(time.Minute)
 	}
@@ -45,7 +45,7 @@ func (s *Store) Scan(ctx context.Context, p operator.ScanParams) (operator.Scann
 	st.Row = r.collect()
 	began := time.Now()
 	if err := s.run(ctx, nil, st); err != nil {
-		return got, failed("scan", idempo.Key{}, err, false)
+		return got, unread("scan", idempo.Key{}, err)
 	}
 	for _, rec := range r.recs {
 		if eff, ok := p.Match(rec, r.now); ok {

@@ -3,7 +3,9 @@ package storecheck
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
+	"io"
 	"regexp"
 	"strconv"
 	"strings"
@@ -122,6 +124,36 @@ from generate_series(1, %[2]d) i`, o.Schema, done))
 		}
 		if stats.Of(idempo.StatePending) != (operator.Count{State: idempo.StatePending, Records: 20}) || stats.Of(idempo.StateInDoubt) != (operator.Count{State: idempo.StateInDoubt, Records: 10}) {
 			t.Errorf("%+v", stats.Counts)
+		}
+	})
+}
+
+// cutOff is a Port whose statements were sent and never answered.
+type cutOff struct{ postgres.Port }
+
+func (cutOff) Run(context.Context, postgres.PortTx, ...postgres.Statement) error {
+	return &postgres.PortError{Sent: true, Err: io.ErrUnexpectedEOF}
+}
+
+func TestPostgresReadsThatFail(t *testing.T) {
+	t.Parallel()
+	t.Run("[stores/CT23] what only reads has done nothing, whatever went wrong", func(t *testing.T) {
+		t.Parallel()
+		db := openDB(t, "pgx", postgresDSN(t))
+		tap := &tapped{Port: postgres.NewPort(db)}
+		s, err := postgres.Over(t.Context(), tap, migrated(t, postgresDSN(t), postgres.Options{}))
+		must(t, err)
+		tap.Port = cutOff{tap.Port}
+		_, list := s.List(t.Context(), operator.FindParams{})
+		_, audit := s.Audit(t.Context(), operator.AuditParams{})
+		_, count := s.Count(t.Context(), operator.CountParams{})
+		_, scan := s.Scan(t.Context(), operator.ScanParams{})
+		_, attempts := s.Attempts(t.Context(), leased("x").Key)
+		_, holder := s.Holder(t.Context(), leased("x").Key)
+		for what, err := range map[string]error{"list": list, "audit": audit, "count": count, "scan": scan, "attempts": attempts, "holder": holder} {
+			if e, ok := errors.AsType[*idempo.Error](err); !ok || e.Op != what || !errors.Is(err, idempo.ErrUnavailable) || e.Unknown {
+				t.Errorf("%s: %v", what, err)
+			}
 		}
 	})
 }

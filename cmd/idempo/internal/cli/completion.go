@@ -1,6 +1,16 @@
 package cli
 
-import "github.com/spf13/cobra"
+import (
+	"context"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/idempo/idempo/operator"
+)
 
 func (a *app) completionCommand() *cobra.Command {
 	return &cobra.Command{
@@ -29,4 +39,43 @@ func (a *app) completionCommand() *cobra.Command {
 			return root.GenPowerShellCompletionWithDesc(a.out)
 		},
 	}
+}
+
+// completeWords completes a flag whose values are known.
+func completeWords(c *cobra.Command, flag string, words ...string) {
+	// An error means that there is no such flag, which a test of every command would see.
+	_ = c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// operationPatience is how long a person at the TAB key waits for names from the store.
+const operationPatience = time.Second
+
+// completeOperations completes names of operations from the store: those it has within a second, and never an error.
+func (a *app) completeOperations(c *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	ctx, cancel := context.WithTimeout(c.Context(), operationPatience)
+	defer cancel()
+	said := a.err
+	a.err = &stream{w: io.Discard}
+	defer func() { a.err = said }()
+	d, err := a.desk(ctx, c, "", false)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	defer d.close()
+	var names []string
+	after := ""
+	for range 200 { // each step passes over all keys of one tenant and operation
+		page, err := d.List(ctx, operator.ListParams{By: d.by, Find: operator.FindParams{Limit: 1, After: after}})
+		if err != nil || len(page.Records) == 0 {
+			break
+		}
+		key := page.Records[0].Key
+		if strings.HasPrefix(key.Operation, prefix) && !slices.Contains(names, key.Operation) {
+			names = append(names, key.Operation)
+		}
+		key.ID = strings.Repeat("\xff", 33) // behind every digest
+		after = operator.Cursor(key)
+	}
+	slices.Sort(names)
+	return names, cobra.ShellCompDirectiveNoFileComp
 }

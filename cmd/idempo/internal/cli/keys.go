@@ -55,7 +55,7 @@ func (a *app) keysListCommand() *cobra.Command {
 		Annotations: exits(exitUnreachable, exitUnsafe, exitInterrupted),
 		RunE:        func(c *cobra.Command, _ []string) error { return a.keysList(c, l) },
 	}
-	l.filters(c, "")
+	l.filters(a, c, "")
 	f := c.Flags()
 	f.IntVar(&l.limit, "limit", 0, "stop after this `many`; 0: all")
 	f.StringVar(&l.after, "after", "", "go on after this `cursor`")
@@ -65,7 +65,7 @@ func (a *app) keysListCommand() *cobra.Command {
 }
 
 // filters adds the flags that say which keys are meant. --resource of a resolve is what was made.
-func (l *listFlags) filters(c *cobra.Command, action operator.Action) {
+func (l *listFlags) filters(a *app, c *cobra.Command, action operator.Action) {
 	f := c.Flags()
 	f.StringVar(&l.state, "state", "", "`state`: issued pending completed failed in_doubt expired")
 	f.StringVar(&l.operation, "operation", "", "`name` of the operation; the gateway's begin with gateway.")
@@ -75,9 +75,20 @@ func (l *listFlags) filters(c *cobra.Command, action operator.Action) {
 	f.StringVar(&l.older, "older-than", "", "last changed at least this `long` ago")
 	f.StringVar(&l.newer, "newer-than", "", "last changed less than this `long` ago")
 	f.BoolVar(&l.stuck, "stuck", false, "pending longer than three times the operation's usual time")
+	completeWords(c, "state", stateWords()...)
+	completeWords(c, "surface", surfaces()...)
+	completeWords(c, "outcome", string(operator.OutcomeCompleted), string(operator.OutcomeFailing))
+	_ = c.RegisterFlagCompletionFunc("operation", a.completeOperations)
 	if action != operator.ActionResolve {
 		f.StringVar(&l.reference, "resource", "", "what was made or referred to: `type:id`")
 	}
+}
+
+func stateWords() (words []string) {
+	for _, s := range operator.States() {
+		words = append(words, string(s))
+	}
+	return words
 }
 
 func surfaces() []string {
@@ -87,12 +98,8 @@ func surfaces() []string {
 // params checks the filters before any store is opened.
 func (l listFlags) params() (operator.FindParams, error) {
 	p := operator.FindParams{Tenant: l.tenant, Operation: l.operation, Surface: l.surface, State: idempo.State(l.state), Outcome: operator.Outcome(l.outcome), After: l.after}
-	states := make([]string, 0, 6)
-	for _, s := range operator.States() {
-		states = append(states, string(s))
-	}
 	if l.state != "" {
-		if f := checkWord("--state", l.state, states...); f != nil {
+		if f := checkWord("--state", l.state, stateWords()...); f != nil {
 			return p, f
 		}
 	}

@@ -55,7 +55,7 @@ func (a *app) actCommand(action operator.Action, short, long, example string, ow
 	f.BoolVar(&v.q.noInput, "no-input", false, "never ask: what needs an answer is an error")
 	f.StringVar(&v.id, "id", "", "the `key` as the caller sent it, with --tenant and --operation")
 	f.StringVar(&v.principal, "principal", "", "`principal` of the key, where keys are kept apart by it")
-	v.list.filters(c, action)
+	v.list.filters(a, c, action)
 	f.IntVar(&v.limit, "limit", 0, "in bulk, stop after this `many`; 0: 1,000")
 	f.StringVar(&v.list.after, "after", "", "in bulk, go on after this `cursor`")
 	f.StringVar(&v.progress, "progress", "auto", "`how` to say how far it is: auto, json or none")

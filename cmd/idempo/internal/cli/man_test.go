@@ -62,3 +62,31 @@ func TestManual(t *testing.T) {
 		}
 	})
 }
+
+func TestCompletionOfNames(t *testing.T) {
+	t.Parallel()
+	t.Run("[operations/OP12] names of operations come from the store; whatever is wrong with it, nothing is printed", func(t *testing.T) {
+		t.Parallel()
+		s := newShell(t)
+		s.seeded()
+		complete := func(store, flag, prefix string) []string {
+			t.Helper()
+			r := s.run("__complete", "keys", "list", "--store", store, flag, prefix)
+			if r.code != 0 || strings.Contains(r.err, "idempo:") || strings.Contains(r.err, "warning") {
+				t.Errorf("%s %s: %+v", flag, store, r)
+			}
+			return strings.Fields(r.out)
+		}
+		want := func(got []string, words ...string) {
+			t.Helper()
+			if strings.Join(got, " ") != strings.Join(append(words, ":4"), " ") {
+				t.Errorf("%q, want %q", got, words)
+			}
+		}
+		want(complete("idempo.db", "--operation", ""), "pay", "ship")
+		want(complete("idempo.db", "--operation", "sh"), "ship")
+		want(complete("none.db", "--operation", ""))
+		want(complete("postgres://u:canary@127.0.0.1:1/d", "--operation", ""))
+		want(complete("idempo.db", "--state", ""), "issued", "pending", "completed", "failed", "in_doubt", "expired")
+	})
+}
