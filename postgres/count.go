@@ -15,7 +15,6 @@ const drawn = 30_000
 type counting struct {
 	n     map[idempo.State]int64
 	total int64
-	now   time.Time
 }
 
 // Count implements operator.Counter. Running and doubtful records are found without reading the rest; the others are counted

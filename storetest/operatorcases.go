@@ -3,6 +3,7 @@ package storetest
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/idempo/idempo"
@@ -329,15 +330,15 @@ func counts(k *K) {
 		p.Now = at
 		s, err := k.ops().Count(k.ctx, p)
 		k.ok(err)
-		var got string
+		var got strings.Builder
 		for i, c := range s.Counts {
 			if c.State != operator.States()[i] || c.Estimate {
 				k.Errorf("count %d is %+v", i, c)
 			}
-			got += fmt.Sprintf("%s %d, ", c.State, c.Records)
+			fmt.Fprintf(&got, "%s %d, ", c.State, c.Records)
 		}
-		if got != want {
-			k.Errorf("%+v: %s; want %s", p, got, want)
+		if got.String() != want {
+			k.Errorf("%+v: %s; want %s", p, got.String(), want)
 		}
 		return s
 	}
