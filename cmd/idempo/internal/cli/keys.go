@@ -201,7 +201,7 @@ const keyRow = "%-28s  %-9s  %8s  %s\n"
 // printListed writes a row of a list, its heading before the first.
 func (a *app) printListed(r idempo.Record, first bool) error {
 	if a.json {
-		return a.out.object(listedOf(r))
+		return a.out.object(operator.RowOf(r))
 	}
 	if first {
 		a.out.printf(keyRow, "KEY", "STATE", "CHANGED", "OPERATION")

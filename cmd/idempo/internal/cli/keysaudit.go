@@ -136,36 +136,10 @@ func (a *app) keysAudit(c *cobra.Command, l auditFlags, args []string) error {
 	}
 }
 
-// jsonEntry is an audit row, as JSON.
-type jsonEntry struct {
-	Schema    int        `json:"schema"`
-	ID        int64      `json:"id"`
-	At        *time.Time `json:"at"`
-	Actor     string     `json:"actor"`
-	Role      string     `json:"role"`
-	Channel   string     `json:"channel"`
-	Action    string     `json:"action"`
-	Outcome   string     `json:"outcome"`
-	Code      string     `json:"code,omitempty"`
-	KeyRef    string     `json:"key_ref"`
-	Tenant    string     `json:"tenant"`
-	Operation string     `json:"operation"`
-	Attempt   int64      `json:"attempt"`
-	Before    string     `json:"before"`
-	After     string     `json:"after"`
-	Reason    string     `json:"reason"`
-	Evidence  string     `json:"evidence,omitempty"`
-}
-
-func entryOf(e operator.Entry) jsonEntry {
-	return jsonEntry{1, e.ID, jsonTime(e.At), e.Actor, string(e.Role), e.Channel, string(e.Action), e.Outcome, e.Code, e.Key.Ref(), e.Key.Tenant, e.Key.Operation,
-		e.Attempt, string(e.Before), string(e.After), e.Reason, e.Evidence}
-}
-
 // printEntry writes an audit row: for a person two lines or more, of 80 columns where the data allows it.
 func (a *app) printEntry(e operator.Entry) error {
 	if a.json {
-		return a.out.object(entryOf(e))
+		return a.out.object(operator.EntryRowOf(e))
 	}
 	outcome := e.Outcome
 	if e.Code != "" {

@@ -89,7 +89,7 @@ func (a *app) keysShow(c *cobra.Command, s showFlags, args []string) error {
 	case s.body:
 		return a.writeBody(ctx, d.settings, d.store, s, shown.Record)
 	case a.json:
-		return a.out.object(shownOf(shown))
+		return a.out.object(operator.DetailOf(shown))
 	}
 	a.printRecord(shown)
 	return a.out.failed

@@ -19,12 +19,3 @@ func (a *app) zone() *time.Location {
 	}
 	return time.Local
 }
-
-// jsonTime is a time in JSON: RFC 3339 in UTC, nil for none.
-func jsonTime(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	u := t.UTC()
-	return &u
-}

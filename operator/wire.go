@@ -1,0 +1,164 @@
+package operator
+
+import (
+	"slices"
+	"time"
+
+	"github.com/idempo/idempo"
+)
+
+// Row is a record in a list, as JSON: one form for command line, API and export.
+type Row struct {
+	Schema     int          `json:"schema"`
+	KeyRef     string       `json:"key_ref"`
+	Tenant     string       `json:"tenant"`
+	Operation  string       `json:"operation"`
+	State      string       `json:"state"`
+	Guard      string       `json:"guard"`
+	OnCrash    string       `json:"on_crash"`
+	Surface    string       `json:"surface,omitempty"`
+	Attempt    int64        `json:"attempt"`
+	Generation int64        `json:"generation"`
+	Owner      string       `json:"owner,omitempty"`
+	Result     *RowResult   `json:"result,omitempty"`
+	Resource   *RowResource `json:"resource,omitempty"`
+	CreatedAt  *time.Time   `json:"created_at"`
+	ChangedAt  *time.Time   `json:"changed_at"`
+	LeaseUntil *time.Time   `json:"lease_until,omitempty"`
+	ExpiresAt  *time.Time   `json:"expires_at,omitempty"`
+	GoneAt     *time.Time   `json:"gone_at,omitempty"`
+}
+
+// RowResult is the stored answer of a Row, without its body.
+type RowResult struct {
+	Status   int    `json:"status"`
+	Failing  bool   `json:"failing"`
+	BodySize int64  `json:"body_size"`
+	BodyKept bool   `json:"body_kept"`
+	Sealed   string `json:"sealed,omitempty"` // id of the encryption key; without it the answer is stored in clear
+}
+
+// RowResource is a resource pointer, as JSON.
+type RowResource struct {
+	Type string `json:"type"`
+	ID   string `json:"id"`
+}
+
+// Detail is a record with its history, as JSON.
+type Detail struct {
+	Row
+	Fingerprint string          `json:"fingerprint,omitempty"`
+	References  []RowResource   `json:"references,omitempty"`
+	Note        string          `json:"note,omitempty"`
+	Trace       string          `json:"trace,omitempty"`
+	Attempts    []DetailAttempt `json:"attempts"`
+	Held        *DetailHeld     `json:"held,omitempty"`
+	Audit       []EntryRow      `json:"audit"`
+	Next        []DetailNext    `json:"next"`
+}
+
+// DetailHeld is an open transaction that runs the key, as JSON: what it does is not committed.
+type DetailHeld struct {
+	Session     string     `json:"session"`
+	Application string     `json:"application"`
+	Since       *time.Time `json:"since,omitempty"`
+}
+
+// DetailNext is something that can become of a key: by itself, or by a command.
+type DetailNext struct {
+	Text    string `json:"text"`
+	Action  string `json:"action,omitempty"`
+	Command string `json:"command,omitempty"`
+}
+
+// DetailAttempt is one attempt of a key, as JSON.
+type DetailAttempt struct {
+	Attempt     int64      `json:"attempt"`
+	Generation  int64      `json:"generation"`
+	State       string     `json:"state"`
+	Owner       string     `json:"owner,omitempty"`
+	ClaimedAt   *time.Time `json:"claimed_at,omitempty"`
+	StartedAt   *time.Time `json:"started_at,omitempty"`
+	LeaseUntil  *time.Time `json:"lease_until,omitempty"`
+	CompletedAt *time.Time `json:"completed_at,omitempty"`
+	Note        string     `json:"note,omitempty"`
+}
+
+// RowOf returns r as JSON shows it in a list.
+func RowOf(r idempo.Record) Row {
+	l := Row{Schema: 1, KeyRef: r.Ref(), Tenant: r.Key.Tenant, Operation: r.Key.Operation, State: string(r.State), Guard: string(r.Guard),
+		OnCrash: string(r.OnCrash), Surface: r.Surface, Attempt: r.Attempt, Generation: r.Generation, Owner: r.Owner,
+		CreatedAt: moment(r.CreatedAt), ChangedAt: moment(r.ChangedAt), GoneAt: moment(r.GoneAt), ExpiresAt: moment(r.ExpiresAt)}
+	if r.State == idempo.StatePending {
+		l.LeaseUntil = moment(r.LeaseUntil)
+	}
+	if r.State == idempo.StateCompleted || r.State == idempo.StateExpired {
+		l.Result = &RowResult{r.Result.Status, r.Result.Failing, r.BodySize, r.BodyKept, r.Sealed}
+	}
+	if !r.Result.Resource.IsZero() {
+		l.Resource = &RowResource{r.Result.Resource.Type, r.Result.Resource.ID}
+	}
+	return l
+}
+
+// DetailOf returns shown as JSON.
+func DetailOf(shown Shown) Detail {
+	r, earlier := shown.Record, shown.Attempts
+	s := Detail{Row: RowOf(r), Fingerprint: r.Recipe, Note: r.Note, Trace: r.Trace, Attempts: []DetailAttempt{}, Audit: []EntryRow{}, Next: []DetailNext{}}
+	for _, ref := range r.References {
+		s.References = append(s.References, RowResource{ref.Type, ref.ID})
+	}
+	if r.Attempt > 0 && !slices.ContainsFunc(earlier, func(e idempo.Record) bool { return e.Attempt == r.Attempt }) {
+		earlier = append(earlier[:len(earlier):len(earlier)], r)
+	}
+	for _, e := range earlier {
+		s.Attempts = append(s.Attempts, DetailAttempt{e.Attempt, e.Generation, string(e.State), e.Owner, moment(e.ClaimedAt), moment(e.StartedAt),
+			moment(e.LeaseUntil), moment(e.CompletedAt), e.Note})
+	}
+	if h := shown.Held; !h.IsZero() {
+		s.Held = &DetailHeld{h.Session, h.Application, moment(h.Since)}
+	}
+	for _, e := range shown.Audit {
+		s.Audit = append(s.Audit, EntryRowOf(e))
+	}
+	for _, n := range shown.Next {
+		s.Next = append(s.Next, DetailNext{n.Text, string(n.Action), n.Command})
+	}
+	return s
+}
+
+// EntryRow is an audit row, as JSON.
+type EntryRow struct {
+	Schema    int        `json:"schema"`
+	ID        int64      `json:"id"`
+	At        *time.Time `json:"at"`
+	Actor     string     `json:"actor"`
+	Role      string     `json:"role"`
+	Channel   string     `json:"channel"`
+	Action    string     `json:"action"`
+	Outcome   string     `json:"outcome"`
+	Code      string     `json:"code,omitempty"`
+	KeyRef    string     `json:"key_ref"`
+	Tenant    string     `json:"tenant"`
+	Operation string     `json:"operation"`
+	Attempt   int64      `json:"attempt"`
+	Before    string     `json:"before"`
+	After     string     `json:"after"`
+	Reason    string     `json:"reason"`
+	Evidence  string     `json:"evidence,omitempty"`
+}
+
+// EntryRowOf returns e as JSON.
+func EntryRowOf(e Entry) EntryRow {
+	return EntryRow{1, e.ID, moment(e.At), e.Actor, string(e.Role), e.Channel, string(e.Action), e.Outcome, e.Code, e.Key.Ref(), e.Key.Tenant, e.Key.Operation,
+		e.Attempt, string(e.Before), string(e.After), e.Reason, e.Evidence}
+}
+
+// moment is a time in JSON: RFC 3339 in UTC, nil for none.
+func moment(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC()
+	return &t
+}
