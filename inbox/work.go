@@ -136,7 +136,7 @@ func (in *Inbox) rerun(ctx context.Context, r Receipt, h Handler) (Outcome, erro
 		return in.keep(ctx, d, keeping{status: StatusDead, reason: r.Reason})
 	case p != nil:
 		return in.keepParked(ctx, d, d.rkey, p)
-	case r.Attempts > in.o.MaxAttempts: // taken, and never heard of again
+	case r.Attempts > in.o.MaxAttempts && r.Status != StatusInDoubt: // taken, and never heard of again
 		d.counted = false
 		d.receipt.Attempts-- // this start will not be
 		return in.bury(ctx, d, ReasonAttempts, &handlerError{err: errUnseen})
