@@ -21,6 +21,7 @@ type lostRun struct {
 	p       *pg
 	eng     *idempo.Engine
 	outside ledger
+	other   *pg // as another process, which hears of the failover by itself; may be nil
 }
 
 func newLostRun(t *testing.T, p *pg) *lostRun {
@@ -116,6 +117,13 @@ func (r *lostRun) play(t *testing.T, lose, back func()) {
 	if back == nil {
 		return
 	}
+	for { // it works on the new primary
+		c := pgClaim(idempo.GuardLeased)
+		c.OnCrash = idempo.OnCrashRerun
+		if a, err := r.other.Acquire(t.Context(), c); err == nil && a.Verdict == idempo.VerdictRun || pauseTest(t) {
+			break
+		}
+	}
 	t.Run("[stores/PG10, CT20] split brain: a store that has seen the new epoch refuses the old primary", func(t *testing.T) {
 		back()
 		for _, op := range []string{"order", "send", "repeat"} {
@@ -132,6 +140,11 @@ func (r *lostRun) play(t *testing.T, lose, back func()) {
 				}
 			}
 			r.effects(t, op, id, 0)
+		}
+		for range 20 {
+			if a, err := r.other.Acquire(t.Context(), pgClaim(idempo.GuardLeased)); !errors.Is(err, idempo.ErrUnavailable) {
+				t.Errorf("another process: %q, %v", a.Verdict, err)
+			}
 		}
 		for range 5 { // a claim that was made there
 			if _, err := r.p.Renew(t.Context(), idempo.RenewParams{Key: held.Key, Token: held.Token, Lease: time.Minute}); !errors.Is(err, idempo.ErrUnavailable) {
@@ -162,6 +175,7 @@ func TestPostgresLostCommits(t *testing.T) {
 			t.Parallel()
 			pair := startPair(t, false)
 			r := newLostRun(t, o.open(t, pair.dsn, pair.o))
+			r.other = o.open(t, pair.dsn, pair.o)
 			r.keep(t)
 			pair.caughtUp(t)
 			pair.lag(t)
