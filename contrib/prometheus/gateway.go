@@ -35,6 +35,15 @@ func (m *Metrics) ObserveGateway(e gateway.Event) {
 	s.seconds.Observe(e.Took.Seconds())
 }
 
+// CountReload counts a reload of the configuration: ok, invalid (it has faults) or refused (it takes a restart). Any other
+// outcome is not counted.
+func (m *Metrics) CountReload(outcome string) {
+	switch outcome {
+	case "ok", "invalid", "refused":
+		m.vectors.reload.WithLabelValues(outcome).Inc()
+	}
+}
+
 func (m *Metrics) forwarded(operation string) *upstreamSeries {
 	if v, ok := m.byUpstream.Load(operation); ok {
 		return v.(*upstreamSeries)

@@ -107,6 +107,8 @@ func script(m *idemprometheus.Metrics) {
 	m.ObserveGateway(gateway.Event{Upstream: "bank", Breaker: "open"})
 	m.ObserveGateway(gateway.Event{Upstream: "shop", Breaker: "open"})
 	m.ObserveGateway(gateway.Event{Upstream: "shop", Breaker: "half_open"})
+	m.CountReload("ok")
+	m.CountReload("made up")
 }
 
 type sqlState string
@@ -154,6 +156,7 @@ func TestEveryEventIsCounted(t *testing.T) {
 			`idempo_gateway_upstream_total{class="sent_unknown",operation="pay"}`:     "2",
 			`idempo_gateway_upstream_seconds_count{operation="pay"}`:                  "4",
 			`idempo_breaker_open{client="bank"}`:                                      "1",
+			`idempo_config_reload_total{outcome="ok"}`:                                "1",
 			`idempo_breaker_open{client="shop"}`:                                      "0",
 			`idempo_swept_rows_total`:                                                 "7",
 		}

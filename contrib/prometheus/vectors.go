@@ -12,7 +12,7 @@ type vectors struct {
 	settled, resolution               *prometheus.CounterVec
 	storeSeconds                      *prometheus.HistogramVec
 	storeErrors, storeRetries         *prometheus.CounterVec
-	upstream                          *prometheus.CounterVec
+	upstream, reload                  *prometheus.CounterVec
 	upstreamSeconds                   *prometheus.HistogramVec
 	breaker, build                    *prometheus.GaugeVec
 	swept                             prometheus.Counter
@@ -64,6 +64,7 @@ func newVectors() vectors {
 		storeRetries:    counter("idempo_store_retries_total", "Transactions run again after the database gave them up.", "op", "cause"),
 		upstream:        counter("idempo_gateway_upstream_total", "Forwarded requests by what is known of them: answered not_sent sent_unknown.", "operation", "class"),
 		upstreamSeconds: histogram("idempo_gateway_upstream_seconds", "Duration of forwarded requests.", runBuckets(), "operation"),
+		reload:          counter("idempo_config_reload_total", "Reloads of the configuration by outcome: ok invalid refused.", "outcome"),
 		breaker:         gauge("idempo_breaker_open", "1 while a breaker refuses calls.", "client"),
 		build:           gauge("idempo_build_info", "Always 1; the labels say what runs.", "version", "revision", "goversion"),
 		swept:           prometheus.NewCounter(prometheus.CounterOpts{Name: "idempo_swept_rows_total", Help: "Overdue rows that this process swept."}),
@@ -74,6 +75,6 @@ func (v *vectors) all() []prometheus.Collector {
 	return []prometheus.Collector{
 		v.begin, v.replay, v.conflict, v.complete, v.invalidKey, v.passthrough, v.execution, v.wait, v.replayAge,
 		v.inflight, v.waiting, v.leaseLost, v.renewFailures, v.fenced, v.settled, v.resolution, v.storeSeconds,
-		v.storeErrors, v.storeRetries, v.upstream, v.upstreamSeconds, v.breaker, v.build, v.swept,
+		v.storeErrors, v.storeRetries, v.upstream, v.upstreamSeconds, v.reload, v.breaker, v.build, v.swept,
 	}
 }

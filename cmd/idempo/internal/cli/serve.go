@@ -3,9 +3,13 @@ package cli
 import (
 	"context"
 	"errors"
+	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
+	"github.com/idempo/idempo/cmd/idempo/internal/config"
 	"github.com/idempo/idempo/cmd/idempo/internal/database"
 	"github.com/idempo/idempo/cmd/idempo/internal/server"
 )
@@ -16,6 +20,7 @@ func (a *app) serveCommand() *cobra.Command {
 		Long: "Stand in front of an HTTP service, so that repeated calls have no second effect. Without a\n" +
 			"configuration file --upstream is all it takes: every POST and PATCH with an Idempotency-Key is\n" +
 			"guarded, records live in an SQLite file, and only this machine can connect.\n" +
+			"SIGHUP, or a changed configuration file, is taken over without a restart where it can be.\n" +
 			"SIGTERM or Ctrl-C drains: running requests finish first. A second signal ends at once.",
 		Example:     "idempo serve --upstream http://127.0.0.1:9000\nidempo serve --upstream http://127.0.0.1:9000 --store ./idempo.db --admin-listen 127.0.0.1:0",
 		Annotations: exits(exitNo, exitUnreachable, exitUnsafe),
@@ -35,7 +40,11 @@ func (a *app) serve(c *cobra.Command) error {
 		return err
 	}
 	b := a.build()
-	s := server.New(settings, server.Options{Log: a.err, Terminal: terminal(a.p.Err), Version: b.Version, Revision: b.Commit})
+	s := server.New(settings, server.Options{Log: a.err, Terminal: terminal(a.p.Err), Version: b.Version, Revision: b.Commit,
+		Load: func() (*config.Settings, config.Problems, error) { return config.Load(a.source(c)) }})
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	defer signal.Stop(hangup)
 	starting, cancel := a.interruptible(c)
 	err = s.Start(starting)
 	cancel()
@@ -46,7 +55,16 @@ func (a *app) serve(c *cobra.Command) error {
 		return startFailure(err)
 	}
 	a.err.printf("%s", s.Banner())
-	<-a.signals
+	for running := true; running; {
+		select {
+		case <-hangup:
+			_ = s.Reload() // said in the log
+		case sig := <-a.signals:
+			if running = sig == syscall.SIGHUP; running {
+				_ = s.Reload()
+			}
+		}
+	}
 	a.err.line("draining; a second signal ends at once")
 	ctx, cancel := a.interruptible(c)
 	defer cancel()

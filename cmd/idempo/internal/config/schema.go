@@ -46,7 +46,9 @@ func schema() *field {
 			{name: "level", kind: word, def: "info", words: []string{"debug", "info", "warn", "error"}, doc: "The least severe level that is written."},
 			{name: "format", kind: word, def: "auto", words: []string{"auto", "text", "json"}, doc: "auto is text on a terminal, JSON otherwise."},
 		}},
-		{name: "reload", kind: section, later: "reload without restart", doc: "Whether a changed file is taken over while running."},
+		{name: "reload", kind: section, doc: "SIGHUP and POST /-/reload take a changed file over while running.", fields: []field{
+			{name: "watch", kind: truth, def: "true", doc: "Look every 5 s whether the content of this file has changed, and take it over."},
+		}},
 		{name: "audit", kind: section, later: "operator actions", doc: "How long audit rows are kept."},
 		{name: "contract", kind: section, later: "contract documents", doc: "Severity of lint rules, and the last report."},
 	}}

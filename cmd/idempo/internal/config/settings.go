@@ -29,6 +29,7 @@ type Settings struct {
 	Shutdown Shutdown
 	Metrics  Metrics
 	Log      Log
+	Reload   Reload
 
 	tree *value
 }
@@ -90,6 +91,9 @@ type Log struct {
 	Format string
 }
 
+// Reload says whether a changed file is taken over by itself.
+type Reload struct{ Watch bool }
+
 func decode(root *value, s Source, r *reader) *Settings {
 	root.at("version")
 	c := &Settings{File: s.File, DataDir: s.DataDir, tree: root, Gateway: gatewayConfig(root)}
@@ -110,6 +114,7 @@ func decode(root *value, s Source, r *reader) *Settings {
 	c.Ready.RequiresStore = root.at("ready").at("requires_store").isTrue()
 	c.Shutdown = Shutdown{Delay: root.at("shutdown").at("delay").duration(), Grace: root.at("shutdown").at("grace").duration()}
 	c.Metrics = Metrics{MaxOperations: int(root.at("metrics").at("max_operations").num), Token: Secret(root.at("metrics").at("token").text)}
+	c.Reload.Watch = root.at("reload").at("watch").isTrue()
 	c.Log = Log{Level: level(root.at("log").at("level").text), Format: root.at("log").at("format").text}
 	return c
 }

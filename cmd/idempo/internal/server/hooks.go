@@ -28,10 +28,10 @@ func (s *Server) receive() (err error) {
 // of webhooks; they then end what they have begun.
 func (s *Server) serveFront(bg context.Context) {
 	listener := s.listeners[0]
-	if s.gateway != nil {
-		s.front = s.gateway.Server()
-		s.front.Handler = identified(s.front.Handler)
-		listener = s.gateway.Listener(listener)
+	if first := s.serving.current().gateway; first != nil {
+		s.front = first.Server()
+		s.front.Handler = identified(&s.serving)
+		listener = first.Listener(listener)
 	} else {
 		s.front = &http.Server{Handler: http.NotFoundHandler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10,
 			ErrorLog: log.New(io.Discard, "", 0)}

@@ -31,6 +31,9 @@ type Options struct {
 	Terminal bool      // a person reads the log: format auto is then text
 	Version  string
 	Revision string
+	// Load reads the configuration again, for Reload; nil: it cannot be.
+	Load       func() (*config.Settings, config.Problems, error)
+	WatchEvery time.Duration // pause between two looks at the file; 0: 5 s
 }
 
 // Server is the process behind `idempo serve`.
@@ -49,24 +52,29 @@ type Server struct {
 	store   *database.Store
 	health  *storeHealth
 	engine  *idempo.Engine
-	gateway *gateway.Gateway  // nil: no routes
+	serving epochs
 	hooks   *webhook.Receiver // nil: no webhook sources
 	keys    keyring
 	madeKey bool
 
-	background context.CancelFunc // ends what runs beside requests
+	reloading  sync.Mutex
+	seen       string // content of the file that settings are from
+	level      *slog.LevelVar
+	life       context.Context    // of what runs beside requests
+	background context.CancelFunc // ends it
 	work       sync.WaitGroup
 	stopped    chan struct{}
 }
 
 // New returns a server that has done nothing yet.
 func New(c *config.Settings, o Options) *Server {
-	s := &Server{settings: c, options: o, stopped: make(chan struct{})}
-	s.log = newLog(c.Log, o)
+	s := &Server{settings: c, options: o, stopped: make(chan struct{}), level: levelOf(c.Log)}
+	s.log = newLog(c.Log, s.level, o)
+	s.seen = content(c.File)
 	s.metrics = idemprometheus.New(idemprometheus.Config{MaxOperations: c.Metrics.MaxOperations, Version: o.Version, Revision: o.Revision, Process: true})
 	s.health = &storeHealth{}
-	s.admin = admin{store: s.health.up, requires: c.Ready.RequiresStore, token: string(c.Metrics.Token), metrics: s.metrics, digest: digest(c),
-		breakers: func() map[string]string { return nil }}
+	s.admin = admin{store: s.health.up, metrics: s.metrics, reload: s.Reload, problem: s.serving.lastError, breakers: s.breakers}
+	s.admin.use(c)
 	return s
 }
 
@@ -79,11 +87,11 @@ func digest(c *config.Settings) string {
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-func newLog(c config.Log, o Options) *slog.Logger {
+func newLog(c config.Log, level slog.Leveler, o Options) *slog.Logger {
 	if o.Log == nil {
 		return slog.New(slog.DiscardHandler)
 	}
-	h := &slog.HandlerOptions{Level: c.Level}
+	h := &slog.HandlerOptions{Level: level}
 	if c.Format == "text" || c.Format == "auto" && o.Terminal {
 		return slog.New(newQuiet(slog.NewTextHandler(o.Log, h)))
 	}
@@ -134,11 +142,13 @@ func (s *Server) Start(ctx context.Context) (err error) {
 	if err := s.assemble(); err != nil {
 		return err
 	}
-	bg, cancel := context.WithCancel(context.Background())
-	s.background = cancel
-	s.work.Go(func() { _ = s.engine.Run(bg) })
-	s.work.Go(func() { s.health.watch(bg, s.store) })
-	s.serveFront(bg)
+	s.life, s.background = context.WithCancel(context.Background())
+	s.work.Go(func() { _ = s.engine.Run(s.life) })
+	s.work.Go(func() { s.health.watch(s.life, s.store) })
+	s.serveFront(s.life)
+	if c.File != "" && c.Reload.Watch && s.options.Load != nil {
+		s.work.Go(func() { s.watch(s.life, c.File, s.seen) })
+	}
 	s.admin.set(serving)
 	s.log.Info("serving", "gateway", s.Addr().String(), "admin", s.AdminAddr().String(), "store", s.store.Name, "version", s.options.Version)
 	return nil
@@ -199,26 +209,28 @@ func (s *Server) assemble() (err error) {
 	if s.engine, err = idempo.New(s.store.Store, config); err != nil {
 		return err
 	}
-	if err := s.receive(); err != nil || len(c.Gateway.Routes) == 0 {
+	if err := s.receive(); err != nil {
 		return err
 	}
-	g := c.Gateway
-	g.Log = s.log
-	g.Observe = func(ev gateway.Event) {
-		s.metrics.ObserveGateway(ev)
-		gatewayLog(s.log, ev)
+	var g *gateway.Gateway
+	if len(c.Gateway.Routes) > 0 {
+		if g, err = gateway.New(s.engine, s.watched(c.Gateway)); err != nil {
+			return err
+		}
 	}
-	if s.gateway, err = gateway.New(s.engine, g); err != nil {
-		return err
-	}
-	s.admin.breakers = func() map[string]string {
-		states := map[string]string{}
-		for _, u := range s.gateway.Status().Upstreams {
+	s.serving.swap(&epoch{settings: c, gateway: g})
+	return nil
+}
+
+// breakers says how the gateway's upstreams are; nothing before there is one.
+func (s *Server) breakers() map[string]string {
+	states := map[string]string{}
+	if e := s.serving.current(); e != nil && e.gateway != nil {
+		for _, u := range e.gateway.Status().Upstreams {
 			states[u.Name] = u.Breaker
 		}
-		return states
 	}
-	return nil
+	return states
 }
 
 // abandon undoes a start that failed.
@@ -229,8 +241,8 @@ func (s *Server) abandon() {
 	if s.adminServer != nil {
 		_ = s.adminServer.Close()
 	}
-	if s.gateway != nil {
-		s.gateway.Close()
+	if e := s.serving.current(); e != nil && e.gateway != nil {
+		e.gateway.Close()
 	}
 	for _, l := range s.listeners {
 		if l != nil {
@@ -255,21 +267,24 @@ func (s *Server) AdminAddr() net.Addr { return s.listeners[1].Addr() }
 // waiting at once; shutdown.grace, delay included, ends it by itself.
 func (s *Server) Stop(ctx context.Context) (left int) {
 	s.admin.set(draining)
-	s.log.Info("draining", "grace", s.settings.Shutdown.Grace.String())
-	ctx, cancel := context.WithTimeout(ctx, s.settings.Shutdown.Grace)
+	s.reloading.Lock() // no other configuration from here on
+	defer s.reloading.Unlock()
+	now := s.serving.current()
+	s.log.Info("draining", "grace", now.settings.Shutdown.Grace.String())
+	ctx, cancel := context.WithTimeout(ctx, now.settings.Shutdown.Grace)
 	defer cancel()
-	pause(ctx, s.settings.Shutdown.Delay)
+	pause(ctx, now.settings.Shutdown.Delay)
 	s.front.SetKeepAlivesEnabled(false)
-	if s.gateway != nil {
-		left = s.gateway.Drain(ctx)
+	if now.gateway != nil {
+		left = now.gateway.Drain(ctx)
 	}
 	if s.front.Shutdown(ctx) != nil { // unkeyed requests and streams had their time as well
 		_ = s.front.Close()
 	}
 	left += s.engine.Drain(ctx)
 	s.background()
-	if s.gateway != nil {
-		s.gateway.Close()
+	if now.gateway != nil {
+		now.gateway.Close()
 	}
 	_ = s.adminServer.Close()
 	s.work.Wait()
