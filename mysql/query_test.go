@@ -30,7 +30,7 @@ func TestQueries(t *testing.T) {
 		for _, c := range sqlkit.Columns() {
 			known[c] = true
 		}
-		for _, name := range strings.Fields("digests nowait alias aliases watch_at next_rev old_attempt old_state old_token old_rev alive now limit operations sweeper keys endless" +
+		for name := range strings.FieldsSeq("digests nowait alias aliases watch_at next_rev old_attempt old_state old_token old_rev alive now limit operations sweeper keys endless" +
 			" after_tenant after_operation after_key tenant states any_state ref id mark at actor role channel action outcome code state_before state_after reason evidence" +
 			" ended_at span direction any_tenant tenants since until soon look table") {
 			known[name] = true

@@ -92,7 +92,7 @@ func flagged(t *testing.T, m, plain *my) {
 				!bytes.Equal(r.Snapshot, p.Snapshot) || !r.ClaimedAt.Equal(done.ClaimedAt) {
 				t.Errorf("came back as %+v, want %+v", r, done)
 			}
-			if off := r.Now.Sub(time.Now()); off > time.Minute || off < -time.Minute {
+			if off := time.Until(r.Now); off > time.Minute || off < -time.Minute {
 				t.Errorf("the store's clock is %v off", off)
 			}
 		}
