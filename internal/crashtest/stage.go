@@ -53,9 +53,7 @@ func (s *Stage) Serve(in io.Reader, do func(what json.RawMessage) any) {
 		if lines.Decode(&j) != nil {
 			return
 		}
-		s.jobs.Add(1)
-		go func() {
-			defer s.jobs.Done()
+		s.jobs.Go(func() {
 			text, err := json.Marshal(do(j.What))
 			if err != nil {
 				text = nil
@@ -63,7 +61,7 @@ func (s *Stage) Serve(in io.Reader, do func(what json.RawMessage) any) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			_ = s.out.Encode(Event{ID: j.ID, Say: text})
-		}()
+		})
 	}
 }
 

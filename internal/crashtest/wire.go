@@ -206,7 +206,9 @@ func (w *Wire) serve(client net.Conn) {
 	}
 	server, err := net.Dial(network, address)
 	if err != nil {
-		w.fail(err)
+		if w.Links() == 0 { // a server that was there before may be away
+			w.fail(err)
+		}
 		return
 	}
 	defer w.drop(server)
