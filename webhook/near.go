@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/textproto"
 	"slices"
@@ -295,9 +296,7 @@ func (x *explainer) otherHeaders() []string {
 	for _, name := range names {
 		req := *x.req
 		req.Header = http.Header{}
-		for n, v := range x.req.Header {
-			req.Header[n] = v
-		}
+		maps.Copy(req.Header, x.req.Header)
 		req.Header[textproto.CanonicalMIMEHeaderKey(r.detail)] = x.req.Header[name]
 		if x.fits(x.v, req) {
 			return []string{fmt.Sprintf("header %s is missing, and %s holds what belongs there: something on the way renamed it", r.detail, name)}
@@ -329,9 +328,7 @@ func (x *explainer) otherCodes() []string {
 					v.keys.Store(x.rehashed(alg))
 					req := *x.req
 					req.Header = http.Header{}
-					for n, val := range x.req.Header {
-						req.Header[n] = val
-					}
+					maps.Copy(req.Header, x.req.Header)
 					req.Header.Set(p.Header, code+tail)
 					if x.fits(v, req) {
 						return []string{fmt.Sprintf("the code fits as %s %s after the prefix %s: the profile says %s %s after %s", alg, e, strconv.Quote(prefix), p.Alg, p.Encoding, strconv.Quote(p.Prefix))}

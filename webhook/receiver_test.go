@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/idempo/idempo"
@@ -540,6 +541,29 @@ func TestDuplicates(t *testing.T) {
 		}
 		a.body = `{"events":[]}`
 		s.want(http.StatusOK, "l", a.signed(t, at()))
+	})
+	t.Run("[webhooks/D9] after the retention, while the tombstone lives: success, not run, counted as late; after both it is new", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := newSite(t, func(c *webhook.Config) { c.Now = nil }, github(text("1", "k")))
+			s.t = t
+			for _, wait := range []time.Duration{0, 36 * 24 * time.Hour, 340 * 24 * time.Hour} {
+				time.Sleep(wait) // the bubble's clock
+				s.want(http.StatusOK, "gh", gh(t, "d1", "{}"))
+				s.work("gh")
+				if s.total() != 1 {
+					t.Errorf("after %v: %v", wait, s.effects)
+				}
+			}
+			if got := s.outcomes(); !slices.Equal(got, []string{"stored", "late_duplicate", "late_duplicate"}) {
+				t.Errorf("%v", got)
+			}
+			time.Sleep(30 * 24 * time.Hour)
+			s.want(http.StatusOK, "gh", gh(t, "d1", "{}"))
+			s.work("gh")
+			if s.total() != 2 {
+				t.Errorf("after retention and tombstone: %v", s.effects)
+			}
+		})
 	})
 	t.Run("[webhooks/D13] a batch that fails half-way is not stored at all", func(t *testing.T) {
 		a := ours("line")

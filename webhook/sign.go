@@ -37,7 +37,7 @@ type Signed struct {
 
 // Request is the signed request as a receiver sees it.
 func (s Signed) Request() Request {
-	return Request{Method: s.Method, Query: s.Query, Header: s.Header, Body: s.Body}
+	return Request(s)
 }
 
 // Sign makes what the provider of src would send, with the first of its secrets. It is for tests.

@@ -212,7 +212,7 @@ func TestProviders(t *testing.T) {
 			}
 		})
 	}
-	for _, name := range strings.Fields("standard-webhooks svix openai clerk resend replicate github gitlab bitbucket bitbucket-server gitea forgejo gogs stripe slack" +
+	for name := range strings.FieldsSeq("standard-webhooks svix openai clerk resend replicate github gitlab bitbucket bitbucket-server gitea forgejo gogs stripe slack" +
 		" discord telegram line twitch meta whatsapp x msgraph shopify paypal square adyen twilio sendgrid mailgun paddle linear zoom aws-sns hubspot pagerduty razorpay" +
 		" circleci sanity workos hook0") {
 		if !seen[name] {

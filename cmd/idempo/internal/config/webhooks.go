@@ -2,6 +2,7 @@ package config
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -164,10 +165,8 @@ func (r *reader) combineWebhooks(root *value) {
 	if !hooks.set {
 		return
 	}
-	for _, p := range hooks.at("providers").members {
-		if r.suspect(p) {
-			return
-		}
+	if slices.ContainsFunc(hooks.at("providers").members, r.suspect) {
+		return
 	}
 	w := decodeWebhooks(root, r.outside)
 	for i, s := range hooks.at("sources").members {
