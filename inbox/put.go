@@ -2,6 +2,8 @@ package inbox
 
 import (
 	"context"
+
+	"github.com/idempo/idempo"
 )
 
 // Put stores the message for later, in the transaction of ctx if there is one: Work runs it. A message that has a receipt
@@ -14,12 +16,23 @@ func (in *Inbox) Put(ctx context.Context, m Message) (Outcome, error) {
 		return in.keepParked(ctx, d, d.rkey, p)
 	}
 	r := Receipt{Subscriber: in.o.Subscriber, Key: d.rkey, Message: d.kept, Status: StatusStored, Holds: d.order != OrderNone}
-	st, err := in.store.Put(ctx, PutParams{Receipt: r, Due: true}) // due at once: a worker lets it sleep if it is not its turn
-	if err != nil {
-		return Outcome{}, err
+	put := PutParams{Receipt: r, Due: true} // due at once: a worker lets it sleep if it is not its turn
+	for range 5 {
+		st, err := in.store.Put(ctx, put)
+		switch {
+		case err != nil:
+			return Outcome{}, err
+		case st.Lost && st.Receipt.Status == StatusStarted: // it only counts starts: the message is nowhere else
+			put.Rev, put.Receipt.Attempts, put.Receipt.Failures = st.Receipt.Rev, st.Receipt.Attempts, st.Receipt.Failures
+			continue
+		case st.Lost && st.Receipt.Status == "":
+			put.Rev, put.Receipt.Attempts, put.Receipt.Failures = 0, 0, nil
+			continue
+		}
+		in.nudge()
+		return Outcome{Status: st.Receipt.Status, Reason: st.Receipt.Reason, Ack: true}, nil
 	}
-	in.nudge()
-	return Outcome{Status: st.Receipt.Status, Reason: st.Receipt.Reason, Ack: true}, nil
+	return Outcome{}, &idempo.Error{Op: "inbox", Code: "unavailable", Hint: "the receipt kept changing; nothing is stored"}
 }
 
 // SetVersion puts the lane's version to v: under OrderContiguous v+1 is next, under OrderLatest only what is newer than v

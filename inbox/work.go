@@ -54,7 +54,7 @@ func (in *Inbox) Work(ctx context.Context, h Handler) error {
 }
 
 // Once runs what is due, one message after the other, until nothing is, and returns how many that were. It is Work for
-// who has a schedule of his own.
+// who has a schedule of his own. A handler that says Later(0) each time keeps it going until ctx ends.
 func (in *Inbox) Once(ctx context.Context, h Handler) (n int, err error) {
 	for {
 		rs, err := in.store.Take(ctx, TakeParams{Subscriber: in.o.Subscriber, Limit: 1, Lease: in.o.Lease})

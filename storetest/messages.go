@@ -317,6 +317,20 @@ func messagePut(k *K) {
 	b.once()
 	b.effects("a", 1)
 	b.settled()
+	// A start of the same message was counted, and its process vanished: Put stores it all the same.
+	b.fails = func(context.Context, inbox.Message) error { runtime.Goexit(); return nil }
+	m := msg("b")
+	m.Attempt = 0
+	vanish(func() { _, _ = b.Handle(k.ctx, m, b.work) })
+	b.receipt(inbox.StatusStarted)
+	b.fails = nil
+	put(m, nil)
+	if r := b.receipt(inbox.StatusStored); r.Attempts != 1 {
+		k.Errorf("%+v", r)
+	}
+	b.once()
+	b.effects("b", 1)
+	b.settled()
 }
 
 func messageSkip(k *K) {
