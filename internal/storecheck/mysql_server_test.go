@@ -14,7 +14,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -24,8 +23,22 @@ import (
 	"github.com/idempo/idempo/mysql"
 )
 
-// privateMySQL starts a server of the test's own with settings, and returns the way to it.
+// privateServer is a server of the test's own, which may be killed and started again.
+type privateServer struct {
+	config  *driver.Config
+	program string
+	args    []string
+	cmd     *exec.Cmd
+	log     bytes.Buffer
+}
+
+// privateMySQL starts a server with settings, and returns the way to it.
 func privateMySQL(t testing.TB, settings ...string) *driver.Config {
+	t.Helper()
+	return newPrivateMySQL(t, settings...).config
+}
+
+func newPrivateMySQL(t testing.TB, settings ...string) *privateServer {
 	t.Helper()
 	program, err := exec.LookPath("mariadbd")
 	install, err2 := exec.LookPath("mariadb-install-db")
@@ -57,18 +70,23 @@ func privateMySQL(t testing.TB, settings ...string) *driver.Config {
 	must(t, err)
 	port := l.Addr().(*net.TCPAddr).Port
 	must(t, l.Close())
-	args := append([]string{"--no-defaults", "--user=" + who, "--datadir=" + data, "--socket=" + filepath.Join(dir, "s"), "--bind-address=127.0.0.1",
+	p := &privateServer{config: driver.NewConfig(), program: program}
+	p.args = append([]string{"--no-defaults", "--user=" + who, "--datadir=" + data, "--socket=" + filepath.Join(dir, "s"), "--bind-address=127.0.0.1",
 		fmt.Sprintf("--port=%d", port), "--innodb-buffer-pool-size=16M", "--innodb-log-file-size=8M", "--pid-file=" + filepath.Join(dir, "pid")}, settings...)
-	cmd := exec.Command(program, args...)
-	var log bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &log, &log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	must(t, cmd.Start())
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	c := driver.NewConfig()
-	c.Net, c.Addr, c.User = "tcp", fmt.Sprintf("127.0.0.1:%d", port), "root"
-	c.Logger = &driver.NopLogger{}
-	db := openMySQL(t, c)
+	p.config.Net, p.config.Addr, p.config.User = "tcp", fmt.Sprintf("127.0.0.1:%d", port), "root"
+	p.config.Logger = &driver.NopLogger{}
+	p.start(t)
+	t.Cleanup(func() { p.kill(t) })
+	return p
+}
+
+// start starts the server and waits for its first answer.
+func (p *privateServer) start(t testing.TB) {
+	t.Helper()
+	p.cmd = exec.Command(p.program, p.args...)
+	p.cmd.Stdout, p.cmd.Stderr = &p.log, &p.log
+	must(t, p.cmd.Start())
+	db := openMySQL(t, p.config)
 	for until := time.Now().Add(time.Minute); db.PingContext(t.Context()) != nil; {
 		select {
 		case <-t.Context().Done():
@@ -76,10 +94,20 @@ func privateMySQL(t testing.TB, settings ...string) *driver.Config {
 		case <-time.After(20 * time.Millisecond): // it is starting
 		}
 		if time.Now().After(until) {
-			t.Fatalf("the server does not answer: %s", log.String())
+			t.Fatalf("the server does not answer: %s", p.log.String())
 		}
 	}
-	return c
+}
+
+// kill ends the server as a crash does.
+func (p *privateServer) kill(t testing.TB) {
+	t.Helper()
+	if p.cmd == nil {
+		return
+	}
+	_ = p.cmd.Process.Kill()
+	_ = p.cmd.Wait()
+	p.cmd = nil
 }
 
 func TestMySQLRefused(t *testing.T) {
