@@ -24,7 +24,7 @@ type Config struct {
 	Sources []Source
 	// Providers are profiles of one's own, besides the built-in ones.
 	Providers []Profile
-	// MaxInFlight is how many requests are worked on at once; more are answered 503. Default 512.
+	// MaxInFlight is how many requests are worked on at once, once their body is there; more are answered 503. Default 512.
 	MaxInFlight int
 	// MaxBuffered is how many bytes of bodies are held at once; more are answered 503. Default 64 MiB.
 	MaxBuffered int64

@@ -9,9 +9,11 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -678,29 +680,67 @@ func TestLimits(t *testing.T) {
 		}
 	})
 	t.Run("[webhooks/W10] more than max_in_flight or max_buffered: 503 and Retry-After, and room again afterwards", func(t *testing.T) {
-		s := newSite(t, func(c *webhook.Config) { c.MaxInFlight = 2; c.MaxBuffered = 4 << 20 }, github(text("1", "k")))
-		release, busy := make(chan struct{}), make(chan struct{})
+		release, busy := make(chan struct{}), make(chan struct{}, 10)
+		var held atomic.Bool
+		held.Store(true)
+		s := newSite(t, func(c *webhook.Config) {
+			c.MaxInFlight, c.MaxBuffered = 2, 4<<20
+			c.Now = func() time.Time {
+				if held.Load() {
+					busy <- struct{}{}
+					<-release
+				}
+				return at()
+			}
+		}, github(text("1", "k")))
 		var group sync.WaitGroup
-		for range 2 {
-			group.Go(func() {
-				r := httptest.NewRequest(http.MethodPost, "/hooks/gh", struct{ io.Reader }{tell{busy, slow{release}}})
-				s.rcv.ServeHTTP(httptest.NewRecorder(), r)
-			})
+		for i := range 2 {
+			group.Go(func() { s.want(http.StatusOK, "gh", gh(t, fmt.Sprint("held", i), fmt.Sprint(i))) })
 			<-busy
 		}
 		w := s.send("gh", gh(t, "d1", "{}"))
 		if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") != "5" {
 			t.Errorf("%d", w.Code)
 		}
+		held.Store(false)
 		close(release)
 		group.Wait()
-		big := gh(t, "big", strings.Repeat("x", 5<<20))
-		s.want(http.StatusServiceUnavailable, "gh", big)
+		s.want(http.StatusServiceUnavailable, "gh", gh(t, "big", strings.Repeat("x", 5<<20)))
 		for i := range 5 {
 			s.want(http.StatusOK, "gh", gh(t, fmt.Sprint("d", i), strings.Repeat("x", 2<<20)+fmt.Sprint(i)))
 		}
 	})
-	t.Run("a body that does not come: 408 and the connection is closed", func(t *testing.T) {
+	t.Run("[webhooks/W8] 5,000 slow senders hold a few bytes each, and others are answered", func(t *testing.T) {
+		s := newSite(t, func(c *webhook.Config) { c.MaxInFlight = 4 }, github(text("1", "k")))
+		heap := func() uint64 {
+			runtime.GC()
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			return m.HeapAlloc
+		}
+		before := heap()
+		release, began := make(chan struct{}), make(chan struct{})
+		var group sync.WaitGroup
+		for i := range 5000 {
+			group.Go(func() {
+				r := httptest.NewRequest(http.MethodPost, "/hooks/gh", struct{ io.Reader }{tell{began, slow{release}}})
+				if i%2 == 0 {
+					r.ContentLength = 20 << 20 // declared, and then nothing comes
+				}
+				s.rcv.ServeHTTP(httptest.NewRecorder(), r)
+			})
+			<-began
+		}
+		if grown := int64(heap()) - int64(before); grown > 200<<20 {
+			t.Errorf("the heap grew by %d MiB", grown>>20) // 64 KiB each would be 312, what is declared 50,000
+		}
+		for i := range 20 {
+			s.want(http.StatusOK, "gh", gh(t, fmt.Sprint("d", i), fmt.Sprint(i)))
+		}
+		close(release)
+		group.Wait()
+	})
+	t.Run("[webhooks/W8] a body that does not come: 408 and the connection is closed", func(t *testing.T) {
 		s := newSite(t, func(c *webhook.Config) { c.ReadTimeout = 20 * time.Millisecond }, github(text("1", "k")))
 		server := httptest.NewServer(s.rcv)
 		defer server.Close()

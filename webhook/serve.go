@@ -86,12 +86,6 @@ func (r *Receiver) take(w http.ResponseWriter, req *http.Request, e *endpoint) a
 	if r.closing.Load() {
 		return later("overload")
 	}
-	select {
-	case r.slots <- struct{}{}:
-		defer func() { <-r.slots }()
-	default:
-		return later("overload")
-	}
 	if !slices.Contains(e.methods(), req.Method) {
 		a := plainly(http.StatusMethodNotAllowed, "other")
 		a.header = [2]string{"Allow", strings.Join(e.methods(), ", ")}
@@ -106,6 +100,12 @@ func (r *Receiver) take(w http.ResponseWriter, req *http.Request, e *endpoint) a
 	defer release()
 	if bad != nil {
 		return *bad
+	}
+	select { // only now: who sends slowly holds its few bytes, and no place that others need
+	case r.slots <- struct{}{}:
+		defer func() { <-r.slots }()
+	default:
+		return later("overload")
 	}
 	now := r.cfg.Now()
 	got, err := Accept(e.v, RequestOf(req, body), now, 4*e.v.profile.MaxBody)
@@ -180,11 +180,12 @@ func (r *Receiver) read(w http.ResponseWriter, req *http.Request, limit int64) (
 		held += n
 		return true
 	}
-	const step = 64 << 10
-	size := min(max(req.ContentLength, 0), limit) + 1 // one more, to see the end
-	if req.ContentLength < 0 {
-		size = min(step, limit+1)
+	const first = 4 << 10 // what a sender may hold before it has sent anything
+	most := limit + 1     // one more, to see that there is more
+	if req.ContentLength >= 0 {
+		most = req.ContentLength + 1
 	}
+	size := min(first, most)
 	if !hold(size) {
 		return refuse(later("overload"))
 	}
@@ -192,9 +193,9 @@ func (r *Receiver) read(w http.ResponseWriter, req *http.Request, limit int64) (
 	body = make([]byte, 0, size)
 	for {
 		if len(body) == cap(body) {
-			more := min(int64(cap(body)), limit+1-int64(cap(body)))
-			if more <= 0 {
-				return refuse(plainly(http.StatusRequestEntityTooLarge, "too_large"))
+			more := min(max(int64(cap(body)), first), most-int64(cap(body)))
+			if more <= 0 { // more than was declared: the server would not let it through
+				return refuse(plainly(http.StatusBadRequest, "other"))
 			}
 			if !hold(more) {
 				return refuse(later("overload"))
