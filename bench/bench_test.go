@@ -24,7 +24,7 @@ func TestEveryMeasureRuns(t *testing.T) {
 		}
 		t.Skip("no PostgreSQL: set IDEMPO_TEST_POSTGRES, or start one on 127.0.0.1:5432")
 	}
-	s := settings{rounds: 1, each: 40 * time.Millisecond, n: new(atomic.Int64)}
+	s := settings{rounds: 1, each: 40 * time.Millisecond, n: new(atomic.Int64), records: 2000}
 	seen := map[string]bool{}
 	for _, m := range measures() {
 		if m.id == "P53" && testing.Short() {

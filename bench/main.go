@@ -14,9 +14,10 @@ import (
 
 // settings of one run.
 type settings struct {
-	rounds int
-	each   time.Duration // one contender in one round
-	n      *atomic.Int64 // numbers operations over the whole run
+	rounds  int
+	each    time.Duration // one contender in one round
+	n       *atomic.Int64 // numbers operations over the whole run
+	records int           // in a store that has grown
 }
 
 // measure is one line, or a few, of the table.
@@ -39,7 +40,7 @@ func measures() []measure {
 	return []measure{
 		{"E35 H50", atomicPgx}, {"E35 H50", atomicPgxOne}, {"E35", atomicSQL}, {"E35", atomicSQLite}, {"E35 MySQL", atomicMySQL},
 		{"E36", leasedPgx}, {"E34 H52", replayPgx}, {"E33 H51 H52", flightsPgx},
-		{"E37 P52", claimsSQLite}, {"H53", allocations}, {"E40", recordSizes}, {"SEC91 SEC92 SEC94", secureEngines}, {"SEC47 SEC90", neighbours}, {"P50 P51", proxied}, {"SEC93", headCheck}, {"P53", gatewayMemory}, {"W52", verification}, {"peer", fiberPeer},
+		{"E37 P52", claimsSQLite}, {"H53", allocations}, {"E40", recordSizes}, {"SEC91 SEC92 SEC94", secureEngines}, {"SEC47 SEC90", neighbours}, {"E30", growth}, {"E31", strangers}, {"E32", interference}, {"E38", waiters}, {"E39", running}, {"P50 P51", proxied}, {"SEC93", headCheck}, {"P53", gatewayMemory}, {"W52", verification}, {"peer", fiberPeer},
 	}
 }
 
@@ -47,6 +48,7 @@ func main() {
 	pattern := flag.String("run", "", "only measures whose id matches this regular expression")
 	rounds := flag.Int("rounds", 7, "rounds; the median counts")
 	each := flag.Duration("each", 800*time.Millisecond, "how long one contender runs in one round")
+	records := flag.Int("records", 1_000_000, "records of a store that has grown (the bar says 10,000,000)")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -62,7 +64,7 @@ func main() {
 		if !which.MatchString(m.id) {
 			continue
 		}
-		results, err := m.run(ctx, settings{*rounds, *each, new(atomic.Int64)})
+		results, err := m.run(ctx, settings{*rounds, *each, new(atomic.Int64), *records})
 		if err != nil {
 			fmt.Printf("| %s | not measured: %v | | | | |\n", m.id, err)
 			failed++
