@@ -94,7 +94,7 @@ func (s *skewed) apart(t *testing.T, off time.Duration) {
 	c := pgClaim(idempo.GuardLeased)
 	c.OnCrash = idempo.OnCrashRerun
 	a := pgAcquire(t, t.Context(), s.Store, c, idempo.VerdictRun)
-	if rest := a.Record.LeaseUntil.Sub(time.Now()) - off; rest < 20*time.Second || rest > 31*time.Second {
+	if rest := time.Until(a.Record.LeaseUntil) - off; rest < 20*time.Second || rest > 31*time.Second {
 		t.Errorf("a lease of 30 s ends in %v of the store's time", rest)
 	}
 	pgAcquire(t, t.Context(), s.Store, pgAgain(c), idempo.VerdictInProgress)
