@@ -47,7 +47,7 @@ func (h *Handler) checkForm(v *visit) error {
 		v.r.Body = http.MaxBytesReader(v.w, v.r.Body, maxForm)
 		return nil
 	}
-	if !sameOrigin(v.r) {
+	if !SameOrigin(v.r) {
 		return &fault{status: http.StatusForbidden, code: "cross_origin"}
 	}
 	v.r.Body = http.MaxBytesReader(v.w, v.r.Body, maxForm)
@@ -71,9 +71,9 @@ func badForm(err error) error {
 	return &fault{status: http.StatusBadRequest, code: "invalid"}
 }
 
-// sameOrigin says whether a browser sent r from a page of the same origin. Where the browser itself says so, that counts: a proxy in
+// SameOrigin says whether a browser sent r from a page of the same origin. Where the browser itself says so, that counts: a proxy in
 // between may have changed the Host. A request that says nothing of where it comes from was not made by a form.
-func sameOrigin(r *http.Request) bool {
+func SameOrigin(r *http.Request) bool {
 	if site := r.Header.Get("Sec-Fetch-Site"); site != "" {
 		return site == "same-origin"
 	}

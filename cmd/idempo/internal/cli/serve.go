@@ -16,7 +16,7 @@ import (
 
 func (a *app) serveCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use: "serve", Short: "guard an HTTP service: gateway, health and metrics",
+		Use: "serve", Short: "guard an HTTP service: gateway, dashboard, health and metrics",
 		Long: "Stand in front of an HTTP service, so that repeated calls have no second effect. Without a\n" +
 			"configuration file --upstream is all it takes: every POST and PATCH with an Idempotency-Key is\n" +
 			"guarded, records live in an SQLite file, and only this machine can connect.\n" +
@@ -29,7 +29,7 @@ func (a *app) serveCommand() *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&a.flags.upstream, "upstream", "", "guard the service at this `url`, one route for everything")
 	f.StringVar(&a.flags.listen, "listen", "", "`address` for callers; else listen.gateway, 127.0.0.1:8080")
-	f.StringVar(&a.flags.adminListen, "admin-listen", "", "`address` of health and metrics; else listen.admin, 127.0.0.1:7070")
+	f.StringVar(&a.flags.adminListen, "admin-listen", "", "`address` of dashboard, health and metrics; else listen.admin, 127.0.0.1:7070")
 	a.storeFlags(c)
 	return c
 }

@@ -23,6 +23,7 @@ func (r *reader) combine(root *value) {
 	if front := root.at("listen").at("gateway"); front.text == admin.text && !strings.HasSuffix(front.text, ":0") {
 		r.both(admin, front, "one address for two listeners")
 	}
+	r.combineDashboard(root)
 	r.combineSecurity(root.at("security"))
 	r.combineGateway(root)
 	r.combineWebhooks(root)

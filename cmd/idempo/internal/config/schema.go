@@ -15,7 +15,7 @@ func schema() *field {
 		{name: "listen", kind: section, doc: "Addresses to listen on, HOST:PORT.", fields: []field{
 			{name: "gateway", kind: text, def: "127.0.0.1:8080", check: checkAddress, doc: "Callers come here."},
 			{name: "admin", kind: text, def: "127.0.0.1:7070", check: checkAddress,
-				doc: "Health and metrics. Beyond loopback, metrics.token must be set."},
+				doc: "Dashboard, health and metrics. Beyond loopback, metrics.token must be set."},
 		}},
 		gatewayField(),
 		webhooksField(),
@@ -35,7 +35,7 @@ func schema() *field {
 			{name: "delay", kind: duration, def: "0s", max: "1h", doc: "Time between not ready and refusing new keyed requests, for load balancers to notice."},
 			{name: "grace", kind: duration, def: "30s", min: "1ms", max: "24h", doc: "Time that running requests have to finish, delay included."},
 		}},
-		{name: "dashboard", kind: section, later: "the dashboard", doc: "Who may log in to the dashboard, and how."},
+		dashboardField(),
 		{name: "metrics", kind: section, doc: "What /metrics shows, and to whom.", fields: []field{
 			{name: "max_operations", kind: whole, def: "200", min: "1", max: "10000", doc: "Operations with series of their own. The rest are counted as _other."},
 			{name: "token", kind: text, secret: true, def: `""`, check: checkToken,

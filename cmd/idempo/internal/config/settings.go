@@ -14,22 +14,23 @@ import (
 // Settings is a checked configuration: every field has its meaning and its default, save that zero fields of Engine, Quota
 // and Gateway mean the default of the package they are for.
 type Settings struct {
-	File     string // the configuration file; empty without one
-	DataDir  string
-	Upstream string // --upstream: one route for everything, on a loopback listener only
-	Store    Store
-	Engine   Engine
-	Keys     []Key // digest keys, the first makes new records; empty: one is made in DataDir
-	Encrypt  Encrypt
-	Quota    Quota
-	Listen   Listen
-	Gateway  gateway.Config
-	Webhooks Webhooks
-	Ready    Ready
-	Shutdown Shutdown
-	Metrics  Metrics
-	Log      Log
-	Reload   Reload
+	File      string // the configuration file; empty without one
+	DataDir   string
+	Upstream  string // --upstream: one route for everything, on a loopback listener only
+	Store     Store
+	Engine    Engine
+	Keys      []Key // digest keys, the first makes new records; empty: one is made in DataDir
+	Encrypt   Encrypt
+	Quota     Quota
+	Listen    Listen
+	Gateway   gateway.Config
+	Webhooks  Webhooks
+	Ready     Ready
+	Shutdown  Shutdown
+	Dashboard Dashboard
+	Metrics   Metrics
+	Log       Log
+	Reload    Reload
 
 	tree *value
 }
@@ -113,6 +114,7 @@ func decode(root *value, s Source, r *reader) *Settings {
 	c.Listen = Listen{Gateway: root.at("listen").at("gateway").text, Admin: root.at("listen").at("admin").text}
 	c.Ready.RequiresStore = root.at("ready").at("requires_store").isTrue()
 	c.Shutdown = Shutdown{Delay: root.at("shutdown").at("delay").duration(), Grace: root.at("shutdown").at("grace").duration()}
+	c.Dashboard = decodeDashboard(root.at("dashboard"))
 	c.Metrics = Metrics{MaxOperations: int(root.at("metrics").at("max_operations").num), Token: Secret(root.at("metrics").at("token").text)}
 	c.Reload.Watch = root.at("reload").at("watch").isTrue()
 	c.Log = Log{Level: level(root.at("log").at("level").text), Format: root.at("log").at("format").text}

@@ -79,6 +79,19 @@ func TestUnsafeCombinations(t *testing.T) {
 		refused(t, "version: 1\nlisten:\n  admin: 127.0.0.1:1\n  gateway: 127.0.0.1:1\n",
 			"idempo.yaml:3:10: listen.admin: one address for two listeners; see listen.gateway (line 4)")
 	})
+	t.Run("[operations/UI1] [operations/UI2] [operations/OP34] a dashboard that would let anybody in, or nobody", func(t *testing.T) {
+		t.Parallel()
+		refused(t, "version: 1\nlisten: {admin: \"0.0.0.0:7070\"}\nmetrics: {token: 0123456789abcdef}\ndashboard:\n  auth: none\n",
+			"idempo.yaml:2:17: listen.admin: an address beyond loopback needs a login; see dashboard.auth (line 5)")
+		loads(t, "version: 1\ndashboard: {auth: none}\n")
+		refused(t, "version: 1\ndashboard:\n  auth: basic\n", "idempo.yaml:3:9: dashboard.auth: nobody could log in: name users; see dashboard.users (default)")
+		refused(t, "version: 1\ndashboard:\n  auth: basic\n  users:\n    ann: {role: admin}\n", "idempo.yaml:5:10: dashboard.users.ann: no password: with auth basic each user has one")
+		refused(t, "version: 1\ndashboard:\n  auth: basic\n  users:\n    ann: {password: hunter2}\n",
+			"idempo.yaml:5:21: dashboard.users.ann.password: not a bcrypt hash of cost 4 to 15: htpasswd -nB NAME makes one")
+		refused(t, "version: 1\ndashboard:\n  auth: header\n  users: {ann: {role: admin}}\n",
+			"idempo.yaml:3:9: dashboard.auth: anybody could set the header: name the proxies that may; see dashboard.trusted_proxies (default)")
+		loads(t, "version: 1\ndashboard: {auth: header, trusted_proxies: [10.0.0.0/8], users: {\"*\": {role: viewer}}}\n")
+	})
 	t.Run("two stores, two keys of one name, an upstream that is not there", func(t *testing.T) {
 		t.Parallel()
 		refused(t, "version: 1\nstore:\n  sqlite: a.db\n  postgres: postgres://h/d\n",

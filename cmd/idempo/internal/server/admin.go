@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/idempo/idempo/cmd/idempo/internal/config"
+	"github.com/idempo/idempo/dashboard"
 )
 
 // phase is how far a process is.
@@ -21,7 +22,7 @@ const (
 	draining
 )
 
-// admin answers health and metrics. It asks nothing but memory: the state of the store is what the last calls found.
+// admin answers health and metrics, and hands everything else to the dashboard. Health asks nothing but memory: the state of the store is what the last calls found.
 type admin struct {
 	phase    atomic.Int32
 	store    func() bool // whether the store answers
@@ -30,6 +31,7 @@ type admin struct {
 	reload   func() error
 	live     atomic.Pointer[adminLive]
 	metrics  http.Handler
+	pages    atomic.Pointer[dashboard.Handler] // nil: not yet
 }
 
 // adminLive is what a reload may change.
@@ -72,7 +74,12 @@ func (a *admin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "/-/reload":
 		a.takeOver(w, r)
 	default:
-		http.Error(w, "not found; here are /healthz /readyz /metrics /-/reload", http.StatusNotFound)
+		if ui := a.pages.Load(); ui != nil {
+			ui.ServeHTTP(w, r)
+			return
+		}
+		w.Header().Set("Retry-After", "1")
+		http.Error(w, "starting; /healthz and /readyz answer already", http.StatusServiceUnavailable)
 	}
 }
 

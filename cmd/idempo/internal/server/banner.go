@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -25,11 +26,9 @@ func (s *Server) Banner() string {
 	} else {
 		row("config", "none; idempo config check --example shows what can be set")
 	}
-	switch {
-	case c.Metrics.Token != "":
-		row("auth", "metrics and readiness detail need the bearer token metrics.token")
-	default:
-		row("auth", "none: the admin address is reachable from this machine only")
+	s.login(row)
+	if c.Metrics.Token != "" {
+		row("metrics", "need the bearer token metrics.token, as readiness detail does")
 	}
 	if s.keys.file != "" {
 		word := "digest key in"
@@ -49,6 +48,24 @@ func (s *Server) Banner() string {
 		b.WriteString("\nNext: idempo keys list\n")
 	}
 	return b.String()
+}
+
+// login says how to get to the dashboard.
+func (s *Server) login(row func(name, format string, args ...any)) {
+	at := cmp.Or(strings.TrimSuffix(s.settings.Dashboard.PublicURL, "/"), "http://"+s.AdminAddr().String())
+	switch s.settings.Dashboard.Auth {
+	case "token":
+		row("dashboard", "%s/login?code=%s", at, s.gate.Code())
+		word := "or with the token in"
+		if s.madeToken {
+			word = "or with the token made in"
+		}
+		row("", "logs you in once, within the hour; %s\n            %s", word, TokenFile(s.settings))
+	case "none":
+		row("dashboard", "%s, without a login: everybody on this machine is admin", at)
+	default:
+		row("dashboard", "%s, login by %s", at, s.settings.Dashboard.Auth)
+	}
 }
 
 func scheme(tls bool) string {

@@ -76,27 +76,11 @@ func (k keyring) commit() (bool, error) {
 	if k.fresh == nil {
 		return true, nil
 	}
-	dir := filepath.Dir(k.file)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return false, fmt.Errorf("digest key: %w", err)
-	}
-	tmp, err := os.CreateTemp(dir, digestKeyFile+".*") // 0600
+	made, err := writeOnce(k.file, k.fresh)
 	if err != nil {
 		return false, fmt.Errorf("digest key: %w", err)
 	}
-	defer os.Remove(tmp.Name())
-	_, err = tmp.Write(k.fresh)
-	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
-		return false, fmt.Errorf("digest key: %w", err)
-	}
-	err = os.Link(tmp.Name(), k.file) // fails if the file is there: the first of several wins
-	if errors.Is(err, fs.ErrExist) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("digest key: %w", err)
-	}
-	return true, nil
+	return made, nil
 }
 
 // params is what a store may see of the keys.

@@ -19,7 +19,9 @@ import (
 	"github.com/idempo/idempo"
 	"github.com/idempo/idempo/cmd/idempo/internal/config"
 	"github.com/idempo/idempo/cmd/idempo/internal/database"
+	"github.com/idempo/idempo/cmd/idempo/internal/gate"
 	idemprometheus "github.com/idempo/idempo/contrib/prometheus"
+	"github.com/idempo/idempo/dashboard"
 	"github.com/idempo/idempo/gateway"
 	"github.com/idempo/idempo/operator"
 	"github.com/idempo/idempo/webhook"
@@ -48,14 +50,17 @@ type Server struct {
 	front       *http.Server
 	listeners   [2]net.Listener // gateway, admin
 
-	lock    *versionLock
-	store   *database.Store
-	health  *storeHealth
-	engine  *idempo.Engine
-	serving epochs
-	hooks   *webhook.Receiver // nil: no webhook sources
-	keys    keyring
-	madeKey bool
+	lock      *versionLock
+	store     *database.Store
+	health    *storeHealth
+	engine    *idempo.Engine
+	serving   epochs
+	hooks     *webhook.Receiver // nil: no webhook sources
+	keys      keyring
+	madeKey   bool
+	gate      *gate.Gate
+	meter     *dashboard.Meter
+	madeToken bool
 
 	reloading  sync.Mutex
 	seen       string // content of the file that settings are from
@@ -72,7 +77,7 @@ func New(c *config.Settings, o Options) *Server {
 	s.log = newLog(c.Log, s.level, o)
 	s.seen = content(c.File)
 	s.metrics = idemprometheus.New(idemprometheus.Config{MaxOperations: c.Metrics.MaxOperations, Version: o.Version, Revision: o.Revision, Process: true})
-	s.health = &storeHealth{}
+	s.health, s.meter = &storeHealth{}, dashboard.NewMeter(nil)
 	s.admin = admin{store: s.health.up, metrics: s.metrics, reload: s.Reload, problem: s.serving.lastError, breakers: s.breakers}
 	s.admin.use(c)
 	return s
@@ -142,6 +147,9 @@ func (s *Server) Start(ctx context.Context) (err error) {
 	if err := s.assemble(); err != nil {
 		return err
 	}
+	if err := s.openPages(); err != nil {
+		return err
+	}
 	s.life, s.background = context.WithCancel(context.Background())
 	s.work.Go(func() { _ = s.engine.Run(s.life) })
 	s.work.Go(func() { s.health.watch(s.life, s.store) })
@@ -205,7 +213,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 func (s *Server) assemble() (err error) {
 	c := s.settings
 	config := engineConfig(c, s.keys.secrets)
-	config.Logger, config.Observer = s.log, observers{s.metrics, s.health, eventLog{s.log}}
+	config.Logger, config.Observer = s.log, observers{s.metrics, s.health, s.meter, eventLog{s.log}}
 	if s.engine, err = idempo.New(s.store.Store, config); err != nil {
 		return err
 	}
@@ -238,6 +246,7 @@ func (s *Server) abandon() {
 	if s.background != nil {
 		s.background()
 	}
+	s.closePages()
 	if s.adminServer != nil {
 		_ = s.adminServer.Close()
 	}
@@ -286,6 +295,7 @@ func (s *Server) Stop(ctx context.Context) (left int) {
 	if now.gateway != nil {
 		now.gateway.Close()
 	}
+	s.closePages()
 	_ = s.adminServer.Close()
 	s.work.Wait()
 	if err := s.store.Close(); err != nil {
