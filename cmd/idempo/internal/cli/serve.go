@@ -59,8 +59,8 @@ func (a *app) serve(c *cobra.Command) error {
 		select {
 		case <-hangup:
 			_ = s.Reload() // said in the log
-		case sig := <-a.signals:
-			if running = sig == syscall.SIGHUP; running {
+		case got := <-a.signals:
+			if running = got == syscall.SIGHUP; running {
 				_ = s.Reload()
 			}
 		}
