@@ -39,6 +39,7 @@ func newSurge(t *testing.T, dsn string, o postgres.Options) *surge {
 		}
 		p := kind.open(t, at, o)
 		p.db = openDB(t, "pgx", dsn)
+		p.db.SetMaxIdleConns(-1) // who looks has a connection of now, not one that has died since
 		e, err := idempo.New(p.Store, idempo.Config{
 			DigestKeys: []idempo.Secret{{ID: "k1", Value: []byte("0123456789abcdef0123456789abcdef")}},
 			Operations: []idempo.Operation{{Name: "atomic", Guard: idempo.GuardAtomic},

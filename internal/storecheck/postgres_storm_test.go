@@ -77,6 +77,7 @@ func TestPostgresStorm(t *testing.T) {
 	s := &storm{surge: newSurge(t, dsn, migrated(t, server.DSN(), postgres.Options{})), server: server, wire: wire, rnd: rand.New(rand.NewPCG(seed, 0))} //nolint:gosec // repeatable
 	for _, p := range s.stores {
 		p.db = openDB(t, "pgx", server.DSN()) // who looks is not in the storm
+		p.db.SetMaxIdleConns(-1)
 	}
 	ctx, end := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer end()
