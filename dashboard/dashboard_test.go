@@ -499,6 +499,19 @@ func TestFailures(t *testing.T) {
 	})
 }
 
+func TestEstimates(t *testing.T) {
+	t.Parallel()
+	t.Run("[operations/UI10] counts above 10,000 say that they are estimates", func(t *testing.T) {
+		ops, err := operator.New(many{memstore.New(memstore.Options{})}, operator.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := newBed(t, func(c *dashboard.Config) { c.Operator = ops })
+		b.page("/", "about 1,230,000", "about 1,230,003", ">3<")
+		says(t, b.get("/api/v1/counts"), 200, `"completed":1230000`, `"estimated":["completed"]`)
+	})
+}
+
 func TestStream(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, nil)

@@ -26,3 +26,10 @@ func (d down) Count(context.Context, operator.CountParams) (operator.Stats, erro
 func (d down) Audit(context.Context, operator.AuditParams) (operator.AuditPage, error) {
 	return operator.AuditPage{}, d.err()
 }
+
+// many is a store with more keys than anybody counts.
+type many struct{ *memstore.Store }
+
+func (many) Count(context.Context, operator.CountParams) (operator.Stats, error) {
+	return operator.Stats{Counts: []operator.Count{{State: idempo.StateCompleted, Records: 1_230_000, Estimate: true}, {State: idempo.StateInDoubt, Records: 3}}}, nil
+}
