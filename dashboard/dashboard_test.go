@@ -515,7 +515,7 @@ func TestEstimates(t *testing.T) {
 func TestStream(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, nil)
-	open := func(t *testing.T, last string) (*bufio.Scanner, func()) {
+	open := func(t *testing.T, b *bed, last string) (*bufio.Scanner, func()) {
 		t.Helper()
 		r := b.request("GET", "/events", "")
 		if last != "" {
@@ -527,9 +527,8 @@ func TestStream(t *testing.T) {
 		}
 		return bufio.NewScanner(resp.Body), func() { _ = resp.Body.Close() }
 	}
-	// until reads events up to one of kind, and returns its id and data.
-	until := func(t *testing.T, s *bufio.Scanner, kind string) (id, data string) {
-		t.Helper()
+	// next reads events up to one of kind, and returns its id and data; until insists on it.
+	next := func(s *bufio.Scanner, kind string) (id, data string, ok bool) {
 		event := ""
 		for s.Scan() {
 			name, value, _ := strings.Cut(s.Text(), ": ")
@@ -540,16 +539,23 @@ func TestStream(t *testing.T) {
 				event = value
 			case "data":
 				if event == kind {
-					return id, value
+					return id, value, true
 				}
 			}
 		}
-		t.Fatal("the stream ended", s.Err())
-		return "", ""
+		return "", "", false
+	}
+	until := func(t *testing.T, s *bufio.Scanner, kind string) (id, data string) {
+		t.Helper()
+		id, data, ok := next(s, kind)
+		if !ok {
+			t.Fatal("the stream ended", s.Err())
+		}
+		return id, data
 	}
 	t.Run("[operations/UI11] what an operator does arrives; who comes back gets what it missed, once", func(t *testing.T) {
 		first, second, third := b.doubt("a", "1"), b.doubt("a", "2"), b.doubt("a", "3")
-		watching, end := open(t, "") // somebody watches throughout
+		watching, end := open(t, b, "") // somebody watches throughout
 		defer end()
 		until(t, watching, "counts")
 		says(t, b.post("/doubt", "/keys/"+first+"/resolve", failed("x")), 303)
@@ -564,7 +570,7 @@ func TestStream(t *testing.T) {
 				t.Error(data)
 			}
 		}
-		back, stop := open(t, id)
+		back, stop := open(t, b, id)
 		defer stop()
 		for _, ref := range []string{second, third} {
 			if _, data := until(t, back, "audit"); !strings.Contains(data, ref) {
@@ -572,14 +578,50 @@ func TestStream(t *testing.T) {
 			}
 		}
 	})
+	t.Run("[operations/UI11] more at once than one look finds: all of it arrives, in order", func(t *testing.T) {
+		b := newBed(t, nil)
+		for i := range 450 {
+			b.doubt("a", fmt.Sprint(i))
+		}
+		first, end := open(t, b, "")
+		until(t, first, "counts")
+		one := b.doubt("a", "one")
+		says(t, b.post("/keys/"+one, "/keys/"+one+"/resolve", failed("x")), 303)
+		id, _ := until(t, first, "audit")
+		end()
+		done, err := b.ops.Bulk(t.Context(), operator.BulkParams{By: as(operator.RoleAdmin), Find: operator.FindParams{State: idempo.StateInDoubt}, Reason: "y", Rate: 1_000_000,
+			Do: operator.Change{Action: operator.ActionResolve, To: idempo.StateFailed}})
+		if err != nil || done.OK != 450 {
+			t.Fatal(done, err)
+		}
+		seen := map[string]bool{}
+		for len(seen) < 450 {
+			back, stop := open(t, b, id)
+			for range 40 { // then cut off, as a slow one is
+				at, data, ok := next(back, "audit")
+				if !ok {
+					break
+				}
+				id = at
+				var e operator.EntryRow
+				if err := json.Unmarshal([]byte(data), &e); err != nil || seen[e.KeyRef] {
+					t.Fatal(err, "twice:", data)
+				}
+				if seen[e.KeyRef] = true; len(seen) == 450 {
+					break
+				}
+			}
+			stop()
+		}
+	})
 	t.Run("[operations/UI11] an id that nobody knows is told to read anew", func(t *testing.T) {
-		s, end := open(t, "elsewhere-7")
+		s, end := open(t, b, "elsewhere-7")
 		defer end()
 		until(t, s, "reset")
 	})
 	t.Run("[operations/UI3] nothing of other tenants", func(t *testing.T) {
 		b.be(as(operator.RoleAdmin, "mine"))
-		s, end := open(t, "")
+		s, end := open(t, b, "")
 		defer end()
 		until(t, s, "counts")
 		b.be(as(operator.RoleAdmin))

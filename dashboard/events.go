@@ -83,6 +83,9 @@ func (h *Handler) events(v *visit) error {
 				return nil
 			}
 		case <-beat.C:
+			if by, err := h.config.Authorize(v.r); err != nil || by.Role == "" || groupOf(by) != c.group {
+				return nil // logged out, or somebody else by now
+			}
 			if !send(": beat\n\n") {
 				return nil
 			}

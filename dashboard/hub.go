@@ -28,7 +28,7 @@ type news struct {
 	entry operator.Entry
 }
 
-// hub asks the store for everybody who watches: one question, however many there are. It asks nothing while nobody does.
+// hub asks the store for everybody who watches: one question, however many there are. It asks nothing once nobody does.
 type hub struct {
 	ops   *operator.Service
 	every time.Duration
@@ -39,6 +39,8 @@ type hub struct {
 	ring    []news
 	seq     int64
 	asking  context.CancelFunc // nil: nobody watches
+	linger  time.Duration      // that the asking goes on after the last one left
+	idle    *time.Timer        // ends it; nil: somebody watches
 	nudge   chan struct{}
 	done    sync.WaitGroup
 	closed  bool
@@ -61,7 +63,7 @@ type client struct {
 }
 
 func newHub(ops *operator.Service, every time.Duration) *hub {
-	return &hub{ops: ops, every: every, epoch: rand.Text()[:8], clients: map[*client]bool{}, nudge: make(chan struct{}, 1), groups: map[string]*group{}}
+	return &hub{ops: ops, every: every, epoch: rand.Text()[:8], clients: map[*client]bool{}, nudge: make(chan struct{}, 1), groups: map[string]*group{}, linger: heartbeat}
 }
 
 func groupOf(by Principal) string {
@@ -89,6 +91,10 @@ func (h *hub) join(by Principal, after string) (c *client, missed []news, reset 
 		h.groups[c.group] = g
 	}
 	g.n++
+	if h.idle != nil {
+		h.idle.Stop()
+		h.idle = nil
+	}
 	if h.asking == nil {
 		ctx, cancel := context.WithCancel(context.Background())
 		h.asking, h.seen = cancel, nil
@@ -128,11 +134,28 @@ func (h *hub) drop(c *client) {
 			delete(h.groups, c.group)
 		}
 	}
-	if len(h.clients) == 0 && h.asking != nil {
-		h.asking()
-		h.asking, h.ring = nil, nil // what happens unwatched is missed: who comes back reads anew
-		h.seq++
+	switch {
+	case len(h.clients) > 0 || h.asking == nil:
+	case h.linger == 0 || h.closed:
+		h.rest()
+	default: // who was cut off, or turns a page, is back soon
+		h.idle = time.AfterFunc(h.linger, func() {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			if len(h.clients) == 0 {
+				h.rest()
+			}
+		})
 	}
+}
+
+// rest ends the asking. What happens unwatched is missed: who comes back reads anew.
+func (h *hub) rest() {
+	if h.asking != nil {
+		h.asking()
+	}
+	h.asking, h.ring = nil, nil
+	h.seq++
 }
 
 // close ends all streams and waits for the asking to end.
@@ -142,6 +165,10 @@ func (h *hub) close() {
 	for c := range h.clients {
 		h.drop(c)
 	}
+	if h.idle != nil {
+		h.idle.Stop()
+	}
+	h.rest()
 	h.mu.Unlock()
 	h.done.Wait()
 }
@@ -186,15 +213,34 @@ func (h *hub) ask(ctx context.Context) {
 		todo[name] = g.by
 	}
 	h.mu.Unlock()
-	page, err := h.ops.Audit(ctx, operator.ReadAuditParams{By: Principal{Role: operator.RoleViewer}, Find: operator.AuditParams{Newest: true, Limit: 200}})
-	if err == nil {
-		h.tellEntries(ctx, page.Entries)
+	if entries, err := h.entries(ctx); err == nil {
+		h.tellEntries(ctx, entries)
 	}
 	for name, by := range todo {
 		stats, err := h.ops.Stats(ctx, operator.StatsParams{By: by})
 		if err == nil {
 			h.tellStats(ctx, name, stats)
 		}
+	}
+}
+
+// entries are the newest audit rows, at least back to one that was told already.
+func (h *hub) entries(ctx context.Context) (all []operator.Entry, err error) {
+	h.mu.Lock()
+	seen := h.seen
+	h.mu.Unlock()
+	find := operator.AuditParams{Newest: true, Limit: 200}
+	for {
+		page, err := h.ops.Audit(ctx, operator.ReadAuditParams{By: Principal{Role: operator.RoleViewer}, Find: find})
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, page.Entries...)
+		known := slices.ContainsFunc(page.Entries, func(e operator.Entry) bool { return seen[e.ID] })
+		if page.Next == "" || len(seen) == 0 || known || len(all) > 2*ringSize { // beyond the ring a client reads anew
+			return all, nil
+		}
+		find.After = page.Next
 	}
 }
 

@@ -46,6 +46,7 @@ func TestHub(t *testing.T) {
 	})
 	t.Run("[operations/UI11] what happened while nobody watched is not known: read anew", func(t *testing.T) {
 		h := newHub(ops, time.Hour)
+		h.linger = 0
 		defer h.close()
 		c, _, _ := h.join(all, "")
 		h.mu.Lock()
@@ -58,6 +59,22 @@ func TestHub(t *testing.T) {
 		}
 		if c, _, _ := h.join(all, "x-y-z"); c == nil {
 			t.Error("an id that is none is no reason to refuse")
+		}
+	})
+	t.Run("[operations/UI11] the only one, cut off, is back before the asking ends", func(t *testing.T) {
+		h := newHub(ops, time.Hour)
+		defer h.close()
+		c, _, _ := h.join(all, "")
+		h.mu.Lock()
+		h.tell(news{entry: operator.Entry{ID: 1}})
+		h.mu.Unlock()
+		id := h.id(<-c.c)
+		h.leave(c)
+		h.mu.Lock()
+		h.tell(news{entry: operator.Entry{ID: 2}})
+		h.mu.Unlock()
+		if _, missed, reset := h.join(all, id); reset || len(missed) != 1 || missed[0].entry.ID != 2 {
+			t.Error(missed, reset)
 		}
 	})
 	t.Run("a closed hub takes nobody, and leaving twice is nothing", func(t *testing.T) {

@@ -71,9 +71,10 @@ func (s Stats) Of(state idempo.State) Count {
 	return Count{State: state}
 }
 
-// DoubtfulSince is since when the effective record r is in doubt: the end of its lease where nobody has written it down yet.
+// DoubtfulSince is since when the effective record r is in doubt: the end of its lease where nobody has written it down yet. A note
+// says that its owner has: a claim begins without one.
 func DoubtfulSince(r idempo.Record) time.Time {
-	if !r.LeaseUntil.IsZero() && r.LeaseUntil.After(r.ChangedAt) && !r.LeaseUntil.After(r.Now) {
+	if r.Note == "" && !r.LeaseUntil.IsZero() && r.LeaseUntil.After(r.ChangedAt) && !r.LeaseUntil.After(r.Now) {
 		return r.LeaseUntil
 	}
 	return r.ChangedAt

@@ -77,6 +77,8 @@
   };
   const soon = () => { if (!timer) timer = setTimeout(refresh, 300 + Math.random() * 700); };
 
+  if (document.querySelector(".meter")) setInterval(() => { if (source) soon(); }, 15000); // replays write nothing, so the store has no news of them
+
   const open = () => {
     if (source || paused || document.hidden) return;
     source = new EventSource(prefix + "/events" + (last ? "?after=" + encodeURIComponent(last) : ""));
