@@ -28,7 +28,7 @@ func Next(r idempo.Record) []NextStep {
 			act(ActionRelease, "", "takes it from its owner; it is in doubt then"),
 			act(ActionRelease, " --nothing-happened", "takes it from its owner; the next call runs")}
 	case r.State == idempo.StateInDoubt:
-		steps := []NextStep{self("only its owner's late answer settles it by itself: find out what happened")}
+		steps := []NextStep{self("only its owner's late answer settles it; otherwise, find out what happened and say so")}
 		switch r.OnCrash {
 		case idempo.OnCrashProbe:
 			steps[0] = self("the probe settles it, or its owner's late answer")
