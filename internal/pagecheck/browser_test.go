@@ -57,6 +57,7 @@ func openTab(t *testing.T, v view) *tab {
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(binary), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.UserDataDir(t.TempDir()),
 		chromedp.WindowSize(int(v.width), int(v.height)), chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true),
+		chromedp.Flag("disable-features", "BackForwardCache,Translate,site-per-process,BlinkGenPropertyTrees"), // a page out of that cache is not reported as loaded
 		chromedp.Flag("lang", "en"), chromedp.Flag("hide-scrollbars", true), chromedp.Env("TZ=Europe/Berlin"), chromedp.WSURLReadTimeout(time.Minute))
 	alloc, end := chromedp.NewExecAllocator(context.WithoutCancel(t.Context()), options...)
 	b := &tab{T: t}
