@@ -53,6 +53,8 @@ func TestEveryMeasureRuns(t *testing.T) {
 		{"[stores/E37] [http/P52] claims that share commits", "E37"}, {"[stores/E40] bytes of a record", "E40"},
 		{"[http/H51] no flight is added", "H51"}, {"[http/H52] a replay beside the transaction", "H52"}, {"[http/H53] allocations", "H53"},
 		{"[http/P50] replays of the gateway beside a proxy", "P50"}, {"[http/P51] pass-through beside a proxy", "P51"}, {"[http/P53] memory", "P53"},
+		{"[stores/E30] claims in a store that has grown", "E30"}, {"[stores/E31] a key beside a crowd at another", "E31"}, {"[stores/E32] claims beside a sweep", "E32"},
+		{"[stores/E38] waiters", "E38"}, {"[stores/E39] running claims", "E39"},
 		{"[security/SEC47] [security/SEC90] a tenant beside one that floods", "SEC90"}, {"[security/SEC91] encryption", "SEC91"},
 		{"[webhooks/W52] verifying beside the bare HMAC", "W52"}, {"[security/SEC92] quotas", "SEC92"}, {"[security/SEC94] two digest keys", "SEC94"},
 	} {

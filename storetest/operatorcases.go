@@ -15,12 +15,12 @@ func operatorCases() []testCase {
 	return []testCase{
 		c("[operations/OP24] a failing result may be retried, the history stays, and the next generation derives other keys", retried),
 		c("[operations/OP22] several operators settle one key at once: one does, the others are told that it moved", settledOnce),
-		c("[operations/OP23, stores/CT29] a release and a late completion at once: one wins, the other gets lost or moved", releasedOnce),
+		c("[operations/OP23] [stores/CT29] a release and a late completion at once: one wins, the other gets lost or moved", releasedOnce),
 		c("[operations/OP27] changes of one call commit together with their audit rows; a refused one does not disturb", changedTogether),
 		c("[operations/OP27] the audit is in order, in pages, filtered, and outlives its records", auditPages),
 		c("[operations/OP27] refusals that were decided before, and unknown keys, are audited", auditedRefusals),
 		c("[operations/OP19] earlier attempts are kept when taken over, settled and retried, each once", attemptsKept),
-		{name: "[security/SEC25, stores/E23] a purge frees every digest of its key", needs: needOperator | needAliases, run: purgedAliases},
+		{name: "[security/SEC25] [stores/E23] a purge frees every digest of its key", needs: needOperator | needAliases, run: purgedAliases},
 		{name: "an operator's change is a transaction of its own", needs: needOperator | needTx, run: changeInTx},
 		{name: "[operations/UI10] counts by effective state, and the oldest that runs and that is in doubt", needs: needOperator, alone: true, run: counts},
 	}

@@ -111,7 +111,7 @@ func operatorColumn() []operatorCell {
 func operatorCells() (all []testCase) {
 	for _, s := range situations() {
 		for _, cell := range operatorColumn() {
-			all = append(all, testCase{name: "[stores/T10, operations/OP27] transition: " + s.name + " · " + cell.name, needs: needOperator,
+			all = append(all, testCase{name: "[stores/T10] [operations/OP27] transition: " + s.name + " · " + cell.name, needs: needOperator,
 				run: func(k *K) { s.operatorCell(k, cell) }})
 		}
 	}
