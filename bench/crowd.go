@@ -112,13 +112,12 @@ func running(ctx context.Context, s settings) ([]result, error) {
 	}
 	threads, before := runtime.NumGoroutine(), heapNow()
 	held := make([]*idempo.Claim, claims)
-	keys := make([]idempo.Key, claims) // the store keeps keys and records too: what is measured is above it
 	for i := range held {
 		b, err := e.Begin(ctx, requestOf("send-parcel", s.n.Add(1)))
 		if err != nil || b.Claim == nil {
 			return nil, errors.Join(errors.New("the key was not won"), err)
 		}
-		held[i], keys[i] = b.Claim, b.Claim.Key()
+		held[i] = b.Claim
 	}
 	records := memstoreBytes(ctx, claims)
 	memory := (heapNow() - before) / claims
@@ -136,7 +135,7 @@ func running(ctx context.Context, s settings) ([]result, error) {
 	}
 	own := max(memory-records, 0)
 	return []result{
-		{"E39", "10,000 running claims: renewals per claim and third of its lease", per, "renewals", "≤ 1", per <= 1.12, "each pause is a third of the lease ± 10 %"},
+		{"E39", "10,000 running claims: renewals per claim and third of its lease", per, "renewals", "≤ 1", per < 1.005, "each pause is a third of the lease ± 10 %"},
 		{"E39", "the same: goroutines", float64(most), "goroutines", "≤ 64", most <= 64, ""},
 		{"E39", "the same: memory per claim, less the store's record", own / 1024, "KiB", "≤ 2", own <= 2048, fmt.Sprintf("%.0f B with the record, %.0f B the record", memory, records)},
 	}, nil

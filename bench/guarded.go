@@ -207,11 +207,7 @@ func leasedPgx(ctx context.Context, s settings) ([]result, error) {
 			"acct_7", "send-parcel", key, []byte(answerBody))
 		return err
 	}
-	guarded := func(ctx context.Context, n int64) error {
-		return wantRun(e.Do(ctx, requestOf("send-parcel", n), func(context.Context, *idempo.Claim) (idempo.Result, error) {
-			return idempo.Result{Status: 201, Body: []byte(answerBody)}, nil
-		}))
-	}
+	guarded := leasedCall(e)
 	names := []string{"two bare commits", "leased"}
 	rates, err := compare(ctx, s, 16, contender{names[0], two}, contender{names[1], guarded})
 	if err != nil {
