@@ -142,8 +142,11 @@ func (s *Store) verifySchema(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("mysql: %w", err)
 	}
-	if len(todo) > 0 {
+	if sqlkit.Required(todo) {
 		return fmt.Errorf("mysql: schema %s has version %d, this release needs %d: run idempo migrate up", s.database, len(applied), len(l.All))
+	}
+	if len(todo) > 0 {
+		s.o.warn(fmt.Sprintf("mysql: schema %s has version %d, this release knows %d and does without what was added: run idempo migrate up", s.database, len(applied), len(l.All)))
 	}
 	var engines []string
 	tables := statement{sql: "select table_name, coalesce(engine, '') from information_schema.tables where table_schema = ? and table_name in (?, ?, ?)",

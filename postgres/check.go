@@ -50,8 +50,11 @@ func (s *Store) verify(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("postgres: %w", err)
 	}
-	if len(todo) > 0 {
+	if sqlkit.Required(todo) {
 		return "", fmt.Errorf("postgres: the schema has version %d, this release needs %d: run idempo migrate up", len(applied), len(all))
+	}
+	if len(todo) > 0 {
+		s.o.warn(fmt.Sprintf("postgres: the schema has version %d, this release knows %d and does without what was added: run idempo migrate up", len(applied), len(all)))
 	}
 	if err := s.servers.first(func(st Statement) error { return s.port.Run(ctx, nil, st) }, s.q); err != nil {
 		return "", fmt.Errorf("postgres: %w", refused(err))

@@ -148,7 +148,7 @@ func checkSchema(ctx context.Context, db *sql.DB, o Options) error {
 		return migrating(err)
 	case len(applied) == 0:
 		return fmt.Errorf("sqlite: the file has no idempo schema, this release needs version %d: run `idempo migrate up`, or call sqlite.Migrate", len(l.All))
-	case len(todo) > 0:
+	case sqlkit.Required(todo):
 		return fmt.Errorf("sqlite: the schema has version %d, this release needs %d: run `idempo migrate up`, or call sqlite.Migrate", len(applied), len(l.All))
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"path"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -19,6 +20,10 @@ var migrationFile = regexp.MustCompile(`^(\d{4})_([a-z0-9_]+)\.sql$`)
 // Migration is one file NNNN_name.sql: everything before a line "-- down" goes up, the rest goes down. In the part that
 // goes down a line "-- only while empty: a, b" names tables that must be empty, so that no data is lost; without a part
 // that goes down a migration cannot be undone.
+//
+// A name that begins with "add_" promises that the migration only adds: a release that does not know it works as before, and
+// one that knows it does without, but for what was added, until it is applied. So releases that follow each other run on
+// one schema, in any order of installing and migrating.
 type Migration struct {
 	Version  int
 	Name     string
@@ -73,15 +78,26 @@ func parse(version int, name string, file []byte) Migration {
 	return m
 }
 
+const adding = "add_"
+
+// Adds reports whether the migration only adds.
+func (m Migration) Adds() bool { return strings.HasPrefix(m.Name, adding) }
+
+// Required reports whether something is missing without which a release does not work.
+func Required(pending []Migration) bool {
+	return slices.ContainsFunc(pending, func(m Migration) bool { return !m.Adds() })
+}
+
 // File is the migration's file name.
 func (m Migration) File() string { return fmt.Sprintf("%04d_%s.sql", m.Version, m.Name) }
 
 // Pending returns what of all is not applied yet. A file that was changed after it had been applied is an error that
-// names it, and so is a version that this release does not know.
+// names it, and so is a version that this release does not know, unless that only adds.
 func Pending(all []Migration, applied []Applied) ([]Migration, error) {
 	done := 0
 	for _, a := range applied {
 		switch {
+		case a.Version > len(all) && strings.HasPrefix(a.Name, adding):
 		case a.Version > len(all):
 			return nil, fmt.Errorf("the schema has version %d, newer than this release, which knows %d: install the newer release", a.Version, len(all))
 		case a.Version < 1 || all[a.Version-1].SHA256 != a.SHA256:
@@ -92,7 +108,7 @@ func Pending(all []Migration, applied []Applied) ([]Migration, error) {
 	if done != len(applied) {
 		return nil, fmt.Errorf("the schema has version %d, but %d migrations are recorded: restore table migrations", done, len(applied))
 	}
-	return all[done:], nil
+	return all[min(done, len(all)):], nil
 }
 
 func fileOf(all []Migration, a Applied) string {
@@ -162,6 +178,9 @@ func (l Ledger) Down(ctx context.Context) error {
 		}
 		if len(applied) == 0 {
 			return fmt.Errorf("no migration is applied")
+		}
+		if len(applied) > len(l.All) {
+			return fmt.Errorf("migration %s is of a newer release, which takes it back", fileOf(l.All, applied[len(applied)-1]))
 		}
 		m := l.All[len(applied)-1]
 		if m.Down == "" {

@@ -61,6 +61,20 @@ func TestPending(t *testing.T) {
 	bad("0001_records.sql was changed", a(1, "other"))
 	bad("newer than this release", a(1, all[0].SHA256), a(2, all[1].SHA256), a(3, "z"))
 	bad("are recorded", a(2, all[1].SHA256))
+	newer := append([]sqlkit.Applied{a(1, all[0].SHA256), a(2, all[1].SHA256)}, sqlkit.Applied{Version: 3, Name: "add_more", SHA256: "z"})
+	if todo, err := sqlkit.Pending(all, newer); err != nil || len(todo) != 0 {
+		t.Error("a newer version that only adds:", todo, err)
+	}
+	bad("newer than this release", append(newer, a(4, "z"))...)
+	bad("are recorded", newer[0], newer[2])
+}
+
+func TestRequired(t *testing.T) {
+	t.Parallel()
+	adds, changes := sqlkit.Migration{Name: "add_table"}, sqlkit.Migration{Name: "address"}
+	if sqlkit.Required(nil) || sqlkit.Required([]sqlkit.Migration{adds, adds}) || !sqlkit.Required([]sqlkit.Migration{adds, changes}) {
+		t.Error("what only adds is not required, all else is")
+	}
 }
 
 func TestScript(t *testing.T) {

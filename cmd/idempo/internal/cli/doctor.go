@@ -162,11 +162,15 @@ func (d *doctor) store(ctx context.Context, s *config.Settings) {
 	case st.Newer || st.Problem != nil:
 		d.bad("schema", "install the newer release", "version %d, this binary knows %d", st.Version, st.Known)
 		return
-	case len(st.Pending) > 0:
+	case st.Required:
 		d.bad("schema", "idempo migrate up", "version %d, this binary needs %d", st.Version, st.Known)
 		return
 	}
-	d.ok("schema", "version %d", st.Version)
+	if len(st.Pending) > 0 {
+		d.warn("schema", "idempo migrate up", "version %d, this binary knows %d: what was added since is missing", st.Version, st.Known)
+	} else {
+		d.ok("schema", "version %d", st.Version)
+	}
 	var weak bytes.Buffer
 	open := s.Store
 	open.AutoMigrate, open.Strict = false, false

@@ -134,8 +134,8 @@ func (a *app) migrateUp(ctx context.Context, s schema) error {
 		}
 		return storeFailure(err)
 	}
-	if s.was.Version == s.was.Known {
-		a.out.printf("schema version %d, nothing to do\n", s.was.Known)
+	if s.was.Version >= s.was.Known {
+		a.out.printf("schema version %d, nothing to do\n", s.was.Version)
 		return nil
 	}
 	a.out.printf("schema version %d, was %d\n", s.was.Known, s.was.Version)

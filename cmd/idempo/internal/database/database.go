@@ -88,9 +88,9 @@ func Open(ctx context.Context, c config.Store, log *slog.Logger) (*Store, error)
 		return nil, &Unfit{Code: "schema_new", Text: fmt.Sprintf("the schema of %s has version %d, this binary knows %d: install the newer release", Name(c), st.Version, st.Known)}
 	case st.Problem != nil:
 		return nil, &Unfit{Code: "schema_new", Text: st.Problem.Error()}
-	case len(st.Pending) > 0 && !c.AutoMigrate:
+	case st.Required && !c.AutoMigrate:
 		return nil, &Unfit{Code: "schema_old", Text: fmt.Sprintf("the schema of %s has version %d, this binary needs %d", Name(c), st.Version, st.Known)}
-	case len(st.Pending) > 0 && c.SQLite == "":
+	case len(st.Pending) > 0 && c.AutoMigrate && c.SQLite == "":
 		if err := m.Up(ctx); err != nil {
 			return nil, err
 		}

@@ -21,6 +21,8 @@ type Status struct {
 	Known   int // the newest this binary knows
 	Applied []Applied
 	Pending []string // names
+	// Required: something is pending without which this binary does not work. What is left then only adds.
+	Required bool
 	Newer   bool     // the schema is of a newer release
 	Problem error    // a migration was changed after it had been applied
 }
@@ -31,6 +33,13 @@ type Applied struct {
 	Name    string
 	At      time.Time
 	By      string
+}
+
+// pend adds a version that is not applied. Those that only add have names that begin with add_.
+func (s *Status) pend(name string) {
+	s.Pending = append(s.Pending, name)
+	_, rest, _ := strings.Cut(name, "_")
+	s.Required = s.Required || !strings.HasPrefix(rest, "add_")
 }
 
 // Schema looks after the schema of one store.
@@ -95,7 +104,7 @@ func (s *Schema) Status(ctx context.Context) (Status, error) {
 	for _, m := range list {
 		switch {
 		case m.AppliedAt.IsZero():
-			st.Pending = append(st.Pending, fmt.Sprintf("%04d_%s", m.Version, m.Name))
+			st.pend(fmt.Sprintf("%04d_%s", m.Version, m.Name))
 		default:
 			st.Version = max(st.Version, m.Version)
 			st.Applied = append(st.Applied, Applied{m.Version, m.Name, m.AppliedAt, m.AppliedBy})
@@ -103,6 +112,9 @@ func (s *Schema) Status(ctx context.Context) (Status, error) {
 	}
 	st.Known = len(list)
 	st.Problem = err
+	if k := known(); err == nil && st.Version > k {
+		st.Known = k // of a newer release, which only added
+	}
 	if err != nil && strings.Contains(err.Error(), "newer than this release") {
 		st.Newer, st.Known = true, known()
 	}
@@ -111,15 +123,15 @@ func (s *Schema) Status(ctx context.Context) (Status, error) {
 
 func (s *Schema) sqliteStatus(ctx context.Context) (Status, error) {
 	if s.db == nil {
-		return Status{Known: SQLiteVersion(), Pending: []string{"all"}}, nil
+		return Status{Known: SQLiteVersion(), Pending: []string{"all"}, Required: true}, nil
 	}
 	m, err := sqlite.Status(ctx, s.db, sqliteOptions(s.c))
 	if err != nil {
 		return Status{}, err
 	}
-	st := Status{Version: m.Version, Known: m.Known, Newer: m.Version > m.Known, Problem: m.Problem}
+	st := Status{Version: m.Version, Known: m.Known, Newer: m.Version > m.Known && m.Problem != nil, Problem: m.Problem}
 	for _, name := range m.Pending {
-		st.Pending = append(st.Pending, strings.TrimSuffix(name, ".sql"))
+		st.pend(strings.TrimSuffix(name, ".sql"))
 	}
 	for _, a := range m.Applied {
 		st.Applied = append(st.Applied, Applied{a.Version, a.Name, a.At, a.By})
