@@ -157,6 +157,34 @@ func (e *Engine) openSnapshot(rec Record) ([]byte, error) {
 	return plain, nil
 }
 
+// Seal encrypts plain, which belongs to field of what is kept under k, by the first encryption key of k's tenant; id names
+// that key. Where encryption is off id is "" and box is plain itself. Only Unseal with the same key, field and id opens it.
+// It is for what others than the engine keep beside the records: the messages of package inbox.
+func (e *Engine) Seal(k Key, field string, plain []byte) (id string, box []byte, err error) {
+	keys, err := e.encryptionKeys(k.Tenant)
+	if err != nil || len(keys) == 0 {
+		return "", plain, err
+	}
+	box, err = encrypt(keys[0], k, 0, field, plain)
+	return keys[0].ID, box, err
+}
+
+// Unseal opens what Seal made; with id "" it returns box, which was never encrypted. Code result_unreadable: the encryption
+// key is not configured, or the box belongs elsewhere or was changed.
+func (e *Engine) Unseal(k Key, field, id string, box []byte) ([]byte, error) {
+	if id == "" {
+		return box, nil
+	}
+	key, err := e.encryptionKey(k.Tenant, id)
+	if err == nil {
+		box, err = decrypt(key, k, 0, field, box)
+	}
+	if err != nil {
+		return nil, &Error{Op: "open", Code: "result_unreadable", Err: err}
+	}
+	return box, nil
+}
+
 func encrypt(s Secret, k Key, attempt int64, field string, plain []byte) ([]byte, error) {
 	out := make([]byte, saltSize+12, saltSize+12+len(plain)+16)
 	_, _ = rand.Read(out)

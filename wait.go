@@ -86,8 +86,7 @@ func (e *Engine) follow(ctx context.Context, c *call, f *flight, deadline time.T
 	for { // the leader may only be asking the store: then its answer is everybody's
 		known, over := e.flights.ask(f)
 		if over {
-			b, again := f.answer()
-			return b, again, nil
+			return f.end.shared(), f.end.Verdict == "", nil
 		}
 		if known == nil {
 			break
@@ -123,8 +122,10 @@ func (e *Engine) follow(ctx context.Context, c *call, f *flight, deadline time.T
 	case <-ctx.Done():
 		return Begun{}, false, context.Cause(ctx)
 	}
-	b, again = f.answer()
-	return b, again, nil
+	if f.end.Verdict == "" {
+		return Begun{}, true, nil
+	}
+	return f.end.shared(), false, nil
 }
 
 func (e *Engine) waited(c *call, since time.Time) {

@@ -117,6 +117,10 @@ func (in *Inbox) Skip(ctx context.Context, s Selection, reason string) (c Change
 			c.note(r, "it cannot be skipped")
 			continue
 		}
+		if r.Unreadable != nil {
+			c.note(r, "it cannot be decrypted: configure its encryption key, or discard it")
+			continue
+		}
 		d, p := in.restore(r)
 		d.counted = false
 		if p != nil || r.Reason == ReasonConflict {

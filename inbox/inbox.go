@@ -51,7 +51,7 @@ func New(engine *idempo.Engine, o Options) (*Inbox, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	in.store = opener.Inbox()
+	in.store = sealing{opener.Inbox(), engine}
 	return in, nil
 }
 
@@ -220,7 +220,7 @@ func (in *Inbox) keepParked(ctx context.Context, d *delivery, key string, p *par
 	rev := int64(0)
 	if d.receipt != nil {
 		r, rev = d.receipt.clone(), d.receipt.Rev
-		r.Status, r.Reason, r.Holds = StatusParked, p.reason, p.reason == ReasonGap
+		r.Status, r.Reason, r.Holds = StatusParked, p.reason, p.reason == ReasonGap || p.reason == ReasonUnreadable && r.Holds
 		if !d.counted {
 			r.Attempts = d.receipt.Attempts
 		} else {

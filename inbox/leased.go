@@ -68,7 +68,7 @@ func (in *Inbox) lease(ctx context.Context, d *delivery, h Handler) (Outcome, er
 			out = Outcome{Status: StatusSkipped, Reason: d.skipped, Ack: true}
 		}
 		if d.ent.Receipt != nil {
-			return out, in.remove(ctx, d)
+			return out, in.remove(ctx, d, out)
 		}
 		return out, nil
 	case d.fault != nil && errors.Is(err, d.fault) && !doubt:

@@ -94,6 +94,7 @@ const (
 	ReasonPermanent  = "permanent"  // dead: the handler said Permanent
 	ReasonTxEnded    = "tx_ended"   // dead: the handler ended the transaction
 	ReasonAccepted   = "accepted"   // a conflict that a person let run
+	ReasonUnreadable = "unreadable" // what is stored cannot be decrypted
 )
 
 // Outcome is the answer to one message.

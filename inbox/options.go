@@ -104,6 +104,9 @@ type Options struct {
 	MaxInFlight, MaxInFlightBytes int
 	// BatchSize and BatchBytes bound one transaction of HandleBatch. 100, 8 MiB.
 	BatchSize, BatchBytes int
+	// KeepDone is how long the receipt of a finished message is kept, for operators, and KeepBody its body and headers.
+	// 0: it goes with its message. It is about messages that had a receipt: those of Put, and those that failed before.
+	KeepDone, KeepBody time.Duration
 	// Poll is how often Work looks for due receipts, jittered. Default 500ms.
 	Poll time.Duration
 
@@ -154,7 +157,7 @@ func (o Options) check() (errs []error) {
 		"Horizon": int64(o.Horizon), "MaxAttempts": int64(o.MaxAttempts), "BackoffBase": int64(o.BackoffBase), "BackoffMax": int64(o.BackoffMax),
 		"HandlerTimeout": int64(o.HandlerTimeout), "DrainTimeout": int64(o.DrainTimeout), "Workers": int64(o.Workers), "Lease": int64(o.Lease),
 		"MaxInFlight": int64(o.MaxInFlight), "MaxInFlightBytes": int64(o.MaxInFlightBytes), "BatchSize": int64(o.BatchSize),
-		"BatchBytes": int64(o.BatchBytes), "Poll": int64(o.Poll),
+		"BatchBytes": int64(o.BatchBytes), "Poll": int64(o.Poll), "KeepDone": int64(o.KeepDone), "KeepBody": int64(o.KeepBody),
 	} {
 		if v < 0 {
 			bad("%s is negative", name)
@@ -177,6 +180,9 @@ func (o Options) check() (errs []error) {
 	word("Fingerprint", o.Fingerprint, FingerprintBody, FingerprintOff)
 	if o.BackoffBase > 0 && o.BackoffMax > 0 && o.BackoffMax < o.BackoffBase {
 		bad("BackoffMax %v is shorter than BackoffBase %v", o.BackoffMax, o.BackoffBase)
+	}
+	if w := o.withDefaults().window(); w != idempo.Forever && o.KeepDone > w {
+		bad("KeepDone %v is longer than Retention and Tombstone together, %v: a receipt must not outlive what is remembered", o.KeepDone, w)
 	}
 	if o.Guard == idempo.GuardLeased && (o.Order == OrderLatest || o.Order == OrderContiguous) {
 		bad("Order %s needs the atomic guard: the lane's version commits with the effect", o.Order)

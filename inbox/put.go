@@ -22,6 +22,11 @@ func (in *Inbox) Put(ctx context.Context, m Message) (Outcome, error) {
 		switch {
 		case err != nil:
 			return Outcome{}, err
+		case st.Lost && st.Receipt.over(): // not swept yet: nothing remembers that message any more
+			if err := in.store.Leave(ctx, LeaveParams{Tenant: d.m.Tenant, Subscriber: in.o.Subscriber, Key: d.rkey, Rev: st.Receipt.Rev}); err != nil {
+				return Outcome{}, err
+			}
+			continue
 		case st.Lost && st.Receipt.Status == StatusStarted: // it only counts starts: the message is nowhere else
 			put.Rev, put.Receipt.Attempts, put.Receipt.Failures = st.Receipt.Rev, st.Receipt.Attempts, st.Receipt.Failures
 			continue

@@ -1,6 +1,7 @@
 package inbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,7 +55,7 @@ func (in *Inbox) answer(ctx context.Context, d *delivery) (Outcome, bool, error)
 	case d.out.Status == StatusRunning:
 		return d.out, false, in.uncount(ctx, d)
 	case d.out.Status == StatusDuplicate && d.receipt != nil:
-		return d.out, false, in.remove(ctx, d)
+		return d.out, false, in.remove(ctx, d, d.out)
 	case d.out.Status == StatusDuplicate && d.m.Attempt != 1:
 		return d.out, false, in.forgetStarts(ctx, d)
 	}
@@ -70,9 +71,18 @@ func (in *Inbox) forgetStarts(ctx context.Context, d *delivery) error {
 	return in.store.Leave(ctx, LeaveParams{Tenant: d.m.Tenant, Subscriber: in.o.Subscriber, Key: d.rkey, Rev: e.Receipt.Rev})
 }
 
-// remove takes away the receipt of a message that has had its effect already.
-func (in *Inbox) remove(ctx context.Context, d *delivery) error {
+// remove takes away the receipt of a message that has had its effect already, or ends it where it is kept.
+func (in *Inbox) remove(ctx context.Context, d *delivery, out Outcome) error {
 	p := LeaveParams{Tenant: d.m.Tenant, Subscriber: in.o.Subscriber, Key: d.rkey}
+	if in.o.KeepDone > 0 {
+		if err := in.finish(ctx, *cmp.Or(d.receipt, d.ent.Receipt), out); err != nil {
+			return err
+		}
+		p.Key = ""
+	}
+	if in.o.KeepDone > 0 && (d.order == OrderNone || d.order == OrderContiguous) {
+		return nil
+	}
 	if d.order != OrderNone && d.order != OrderContiguous {
 		p.Lane = d.m.Lane
 	}

@@ -34,11 +34,25 @@ type Store interface {
 	// Take hands out receipts that are due, the oldest first, of all tenants: each gets a new revision, one attempt more,
 	// and is due again after Lease. Of concurrent calls one gets a receipt; none waits for another.
 	Take(ctx context.Context, p TakeParams) ([]Receipt, error)
-	// List reads receipts in the order in which they came, without lock.
+	// List reads receipts in the order in which they came, or the newest first, without lock.
 	List(ctx context.Context, p ListParams) ([]Receipt, error)
 }
 
-// Receipt is a message that is stored: it failed, waits, or waits for a person.
+// Sweeper is a store that forgets. Without it receipts of finished messages stay for ever.
+type Sweeper interface {
+	// Sweep removes receipts that are past GoneAt, and of those past BodyUntil body and headers; at most p.Limit of each. It
+	// must not be called in a transaction.
+	Sweep(ctx context.Context, p SweepParams) (Swept, error)
+}
+
+// Noter is a store that counts how often a message came again. Without it nothing is counted.
+type Noter interface {
+	// Note adds to Receipt.Seen, and sets SeenAt to the store's clock, without a new revision. A receipt that is not there
+	// is passed over.
+	Note(ctx context.Context, p NoteParams) error
+}
+
+// Receipt is a message that is stored: it failed, waits, waits for a person, or is finished and kept.
 type Receipt struct {
 	Subscriber string
 	Key        string  // 32 bytes, unique per tenant and subscriber
@@ -54,7 +68,21 @@ type Receipt struct {
 	ChangedAt  time.Time
 	NextAt     time.Time // zero: by itself it is never due
 	Now        time.Time // the store's clock when this was read
+
+	Sealed    string    // id of the encryption key of body and headers, "": they are in clear
+	Seen      int64     // how often it came again; a lower bound
+	SeenAt    time.Time // when it last did
+	BodyUntil time.Time // body and headers go then, or went; zero: they stay
+	GoneAt    time.Time // the receipt goes then; zero: it stays
+	// Unreadable says why body and headers could not be decrypted; both are nil then. Stores leave it alone.
+	Unreadable error
 }
+
+// Bodiless tells whether body and headers are past their time.
+func (r Receipt) Bodiless() bool { return !r.BodyUntil.IsZero() && !r.BodyUntil.After(r.Now) }
+
+// over tells whether it waits for the sweep only.
+func (r Receipt) over() bool { return !r.GoneAt.IsZero() && !r.GoneAt.After(r.Now) }
 
 // Failure is one start that did not succeed.
 type Failure struct {
@@ -92,7 +120,9 @@ type PutParams struct {
 	Rev     int64
 	Due     bool // it is due Delay from now; false: it never is by itself
 	Delay   time.Duration
-	Now     time.Time
+	// BodyFor and KeepFor are how long from now body with headers, and the receipt, are kept. 0: until it is put again.
+	BodyFor, KeepFor time.Duration
+	Now              time.Time
 }
 
 // Stored is the receipt as it is after a Put. Lost says that it is another one's; its Status is "" where none is there.
@@ -125,9 +155,36 @@ type ListParams struct {
 	Tenant, Subscriber string
 	Lane               string
 	Key                string
+	ID                 string // Message.ID
+	Position           string // Message.Position, or what stands in it before a "/"
 	Statuses           []Status
-	After              int64 // Seq of the last one read
-	Limit              int   // at most so many, 100 if 0
+	Since, Until       time.Time // ReceivedAt, at or after and before
+	Newest             bool      // the newest first
+	After              int64     // Seq of the last one read
+	Limit              int       // at most so many, 100 if 0
 	WithoutBody        bool
 	Now                time.Time
+}
+
+// SweepParams forget.
+type SweepParams struct {
+	Subscriber string
+	Limit      int
+	Now        time.Time
+}
+
+// Swept is what a sweep took away.
+type Swept struct{ Receipts, Bodies int }
+
+// NoteParams say which messages came again.
+type NoteParams struct {
+	Subscriber string
+	Seen       []Sighting
+	Now        time.Time
+}
+
+// Sighting is one message that came again.
+type Sighting struct {
+	Tenant, Key string // of the receipt
+	Times       int64
 }

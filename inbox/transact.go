@@ -128,6 +128,12 @@ func (d *delivery) enter(ctx context.Context) (ok bool, err error) {
 	if d.ent, err = d.in.store.Enter(ctx, p); err != nil {
 		return false, err
 	}
+	if r := d.ent.Receipt; r != nil && r.over() {
+		if err := d.in.store.Leave(ctx, LeaveParams{Tenant: p.Tenant, Subscriber: p.Subscriber, Key: p.Key, Rev: r.Rev}); err != nil {
+			return false, err
+		}
+		d.ent.Receipt = nil
+	}
 	switch r := d.ent.Receipt; {
 	case d.ent.Busy:
 		d.out = Outcome{Status: StatusRunning, RetryIn: time.Second}
@@ -253,6 +259,13 @@ func (d *delivery) leave(ctx context.Context, stale bool) error {
 	if d.ent.Receipt != nil {
 		p.Key = d.rkey
 	}
+	kept := p.Key != "" && d.in.o.KeepDone > 0
+	if kept {
+		if err := d.in.finish(ctx, *d.ent.Receipt, d.out); err != nil {
+			return err
+		}
+		p.Key = ""
+	}
 	versions := d.order == OrderLatest || d.order == OrderContiguous
 	if versions && !stale && !d.moved[d.m.Lane] {
 		p.Version = string(d.ver)
@@ -263,7 +276,7 @@ func (d *delivery) leave(ctx context.Context, stale bool) error {
 			p.Wanted = string(version(d.ent.Version).next())
 		}
 	}
-	if d.order != OrderNone && (p.Key != "" || p.Version != "") {
+	if d.order != OrderNone && (p.Key != "" || kept || p.Version != "") {
 		p.Lane = d.m.Lane
 	}
 	if p.Key == "" && p.Lane == "" {

@@ -21,6 +21,9 @@ func (in *Inbox) Work(ctx context.Context, h Handler) error {
 	work, stop := in.Drain(ctx)
 	defer stop()
 	defer all.Wait() // before stop
+	if in.o.KeepDone > 0 {
+		all.Go(func() { in.sweeping(ctx) })
+	}
 	free := make(chan struct{}, in.o.Workers)
 	for range in.o.Workers {
 		free <- struct{}{}
@@ -132,6 +135,8 @@ func (in *Inbox) redeliver(ctx context.Context, r Receipt, h Handler) {
 func (in *Inbox) rerun(ctx context.Context, r Receipt, h Handler) (Outcome, error) {
 	d, p := in.restore(r)
 	switch {
+	case r.Unreadable != nil: // it has not been started
+		return in.keepParked(ctx, d, d.rkey, &parking{ReasonUnreadable, "it cannot be decrypted: " + r.Unreadable.Error() + "; retry it once the encryption key is configured again"})
 	case r.Status == StatusDead: // woken with its lane
 		return in.keep(ctx, d, keeping{status: StatusDead, reason: r.Reason})
 	case p != nil:

@@ -3,13 +3,18 @@ package memstore
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/idempo/idempo"
 	"github.com/idempo/idempo/inbox"
 )
 
-var _ inbox.Opener = (*Store)(nil)
+var (
+	_ inbox.Opener  = (*Store)(nil)
+	_ inbox.Sweeper = receipts{}
+	_ inbox.Noter   = receipts{}
+)
 
 // Inbox implements inbox.Opener.
 func (s *Store) Inbox() inbox.Store { return receipts{s} }
@@ -145,13 +150,15 @@ func (r receipts) Put(ctx context.Context, p inbox.PutParams) (st inbox.Stored, 
 		next := clone(p.Receipt)
 		next.Rev, next.ChangedAt, next.NextAt, next.Now = p.Rev+1, now, time.Time{}, time.Time{}
 		if found {
-			next.Seq, next.ReceivedAt, next.Message = old.Seq, old.ReceivedAt, clone(old).Message
+			next.Seq, next.ReceivedAt, next.Message, next.Sealed = old.Seq, old.ReceivedAt, clone(old).Message, old.Sealed
+			next.Seen, next.SeenAt = old.Seen, old.SeenAt
 		} else {
 			sh.seq++
-			next.Seq, next.ReceivedAt = sh.seq, now
+			next.Seq, next.ReceivedAt, next.Seen, next.SeenAt = sh.seq, now, 0, time.Time{}
 			next.Message.Attempt, next.Message.Partition = 0, ""
 		}
 		next.Message.Time = micro(next.Message.Time)
+		next.BodyUntil, next.GoneAt, next.Unreadable = later(now, p.BodyFor), later(now, p.KeepFor), nil
 		if p.Due {
 			next.NextAt = now.Add(max(p.Delay, 0)).Truncate(time.Microsecond)
 		}
@@ -273,8 +280,13 @@ func (r receipts) List(ctx context.Context, p inbox.ListParams) (found []inbox.R
 	err = r.do(ctx, "list", func(sh *shelf, _ *Tx) error {
 		now := r.s.now(p.Now)
 		for id, row := range sh.rows {
-			if row.Seq > p.After && id.subscriber == p.Subscriber && (p.Tenant == "" || p.Tenant == id.tenant) && (p.Key == "" || p.Key == id.key) &&
-				(p.Lane == "" || p.Lane == row.Message.Lane) && (len(p.Statuses) == 0 || slices.Contains(p.Statuses, row.Status)) {
+			ahead := row.Seq > p.After
+			if p.Newest && p.After != 0 {
+				ahead = row.Seq < p.After
+			}
+			if ahead && id.subscriber == p.Subscriber && (p.Tenant == "" || p.Tenant == id.tenant) && (p.Key == "" || p.Key == id.key) &&
+				(p.Lane == "" || p.Lane == row.Message.Lane) && (len(p.Statuses) == 0 || slices.Contains(p.Statuses, row.Status)) &&
+				(p.ID == "" || p.ID == row.Message.ID) && at(row.Message.Position, p.Position) && between(row.ReceivedAt, p.Since, p.Until) {
 				c := clone(*row)
 				c.Now = now
 				if p.WithoutBody {
@@ -283,7 +295,12 @@ func (r receipts) List(ctx context.Context, p inbox.ListParams) (found []inbox.R
 				found = append(found, c)
 			}
 		}
-		slices.SortFunc(found, func(a, b inbox.Receipt) int { return int(a.Seq - b.Seq) })
+		slices.SortFunc(found, func(a, b inbox.Receipt) int {
+			if p.Newest {
+				a, b = b, a
+			}
+			return int(a.Seq - b.Seq)
+		})
 		limit := p.Limit
 		if limit == 0 {
 			limit = 100
@@ -292,6 +309,59 @@ func (r receipts) List(ctx context.Context, p inbox.ListParams) (found []inbox.R
 		return nil
 	})
 	return found, err
+}
+
+// Sweep implements inbox.Sweeper.
+func (r receipts) Sweep(ctx context.Context, p inbox.SweepParams) (done inbox.Swept, err error) {
+	err = r.do(ctx, "sweep", func(sh *shelf, tx *Tx) error {
+		if tx != nil {
+			return misuse("sweep", idempo.Key{}, "a sweep has its own transactions")
+		}
+		now := r.s.now(p.Now)
+		over := func(t time.Time, n int) bool { return !t.IsZero() && !t.After(now) && n < p.Limit }
+		for id, row := range sh.rows {
+			switch {
+			case id.subscriber != p.Subscriber:
+			case over(row.GoneAt, done.Receipts):
+				delete(sh.rows, id)
+				done.Receipts++
+			case row.Message.Body != nil && over(row.BodyUntil, done.Bodies):
+				row.Message.Body, row.Message.Headers, row.Sealed = nil, nil, ""
+				done.Bodies++
+			}
+		}
+		return nil
+	})
+	return done, err
+}
+
+// Note implements inbox.Noter.
+func (r receipts) Note(ctx context.Context, p inbox.NoteParams) error {
+	return r.do(ctx, "note", func(sh *shelf, _ *Tx) error {
+		for _, one := range p.Seen {
+			if row := sh.rows[receiptID{one.Tenant, p.Subscriber, one.Key}]; row != nil {
+				row.Seen, row.SeenAt = row.Seen+one.Times, r.s.now(p.Now)
+			}
+		}
+		return nil
+	})
+}
+
+// at tells whether position is want, or begins with it before a slash.
+func at(position, want string) bool {
+	return want == "" || position == want || strings.HasPrefix(position, want+"/")
+}
+
+func between(t, since, until time.Time) bool {
+	return (since.IsZero() || !t.Before(since)) && (until.IsZero() || t.Before(until))
+}
+
+// later is d from now; never for 0.
+func later(now time.Time, d time.Duration) time.Time {
+	if d <= 0 {
+		return time.Time{}
+	}
+	return now.Add(d).Truncate(time.Microsecond)
 }
 
 // clone shares no memory with r.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/idempo/idempo"
@@ -12,7 +11,11 @@ import (
 	"github.com/idempo/idempo/internal/sqlkit"
 )
 
-var _ inbox.Opener = (*Store)(nil)
+var (
+	_ inbox.Opener  = (*Store)(nil)
+	_ inbox.Sweeper = receipts{}
+	_ inbox.Noter   = receipts{}
+)
 
 // Inbox implements inbox.Opener. A lane is a try-lock of the transaction: it keeps order and never decides who ran.
 func (s *Store) Inbox() inbox.Store { return receipts{s} }
@@ -111,7 +114,8 @@ func (r receipts) Put(ctx context.Context, p inbox.PutParams) (inbox.Stored, err
 	args := []any{"tenant_id", rc.Message.Tenant, "subscriber", rc.Subscriber, "receipt_key", []byte(rc.Key), "rev", p.Rev, "status", string(rc.Status),
 		"reason", rc.Reason, "holds", rc.Holds, "source", m[0], "message_id", m[1], "message_type", m[2], "lane", m[3], "version", m[4], "headers", m[5],
 		"body", m[6], "position", m[7], "message_at", m[8], "attempts", int64(rc.Attempts), "failures", sqlkit.Bytes(sqlkit.Failures(rc.Failures)),
-		"due", p.Due, "delay", max(p.Delay, 0).Microseconds(), "now", clock(p.Now)}
+		"due", p.Due, "delay", max(p.Delay, 0).Microseconds(), "body_for", p.BodyFor.Microseconds(), "keep_for", p.KeepFor.Microseconds(), "sealed", rc.Sealed,
+		"now", clock(p.Now)}
 	name := "receipt_put"
 	if p.Rev != 0 {
 		name = "receipt_change"
@@ -200,16 +204,40 @@ func (r receipts) Take(ctx context.Context, p inbox.TakeParams) ([]inbox.Receipt
 
 // List implements inbox.Store.
 func (r receipts) List(ctx context.Context, p inbox.ListParams) ([]inbox.Receipt, error) {
-	words := make([]string, len(p.Statuses))
-	for i, word := range p.Statuses {
-		words[i] = string(word)
+	return sqlkit.ListReceipts(p, func(name, status string) ([]inbox.Receipt, error) {
+		var got read
+		st := r.s.q[name].with(nil, "tenant_id", p.Tenant, "subscriber", p.Subscriber, "lane", []byte(p.Lane), "receipt_key", []byte(p.Key),
+			"message_id", []byte(p.ID), "position", []byte(p.Position), "status", status, "since", clock(p.Since), "until", clock(p.Until),
+			"after", p.After, "limit", int64(cmp.Or(p.Limit, 100)), "bodiless", p.WithoutBody, "now", clock(p.Now))
+		st.Row = got.row()
+		err := r.run(ctx, "list", st)
+		return got.found, err
+	})
+}
+
+// Sweep implements inbox.Sweeper.
+func (r receipts) Sweep(ctx context.Context, p inbox.SweepParams) (done inbox.Swept, err error) {
+	if carried(ctx) != nil {
+		return done, misuse("sweep", idempo.Key{}, "a sweep has its own transactions")
 	}
-	var got read
-	st := r.s.q["receipt_list"].with(nil, "tenant_id", p.Tenant, "subscriber", p.Subscriber, "lane", []byte(p.Lane), "receipt_key", []byte(p.Key),
-		"statuses", strings.Join(words, ","), "after", p.After, "limit", int64(cmp.Or(p.Limit, 100)), "bodiless", p.WithoutBody, "now", clock(p.Now))
-	st.Row = got.row()
-	if err := r.run(ctx, "list", st); err != nil {
-		return nil, err
+	for name, n := range map[string]*int{"receipt_sweep": &done.Receipts, "receipt_sweep_bodies": &done.Bodies} {
+		st := r.s.q[name].with(nil, "subscriber", p.Subscriber, "limit", int64(p.Limit), "now", clock(p.Now))
+		st.Row = func(scan func(...any) error) error { return scan(n) }
+		if err := r.run(ctx, "sweep", st); err != nil {
+			return done, err
+		}
 	}
-	return got.found, nil
+	return done, nil
+}
+
+// Note implements inbox.Noter.
+func (r receipts) Note(ctx context.Context, p inbox.NoteParams) error {
+	var all []Statement
+	for _, one := range p.Seen {
+		all = append(all, r.s.q["receipt_note"].with(nil, "tenant_id", one.Tenant, "subscriber", p.Subscriber, "receipt_key", []byte(one.Key), "times", one.Times, "now", clock(p.Now)))
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return r.run(ctx, "note", all...)
 }

@@ -91,7 +91,7 @@ func kind(name string) string {
 	case "failing", "body_kept", "must", "begin", "archive", "newest", "holds", "due", "bodiless":
 		return "boolean"
 	case "attempt", "generation", "status_code", "body_size", "format", "lock", "start", "old_attempt", "batch", "limit", "after_id", "permille",
-		"rev", "attempts", "delay", "after":
+		"rev", "attempts", "delay", "after", "body_for", "keep_for", "times":
 		return "bigint"
 	case "from", "to":
 		return "tid"

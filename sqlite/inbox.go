@@ -12,7 +12,11 @@ import (
 	"github.com/idempo/idempo/internal/sqlkit"
 )
 
-var _ inbox.Opener = (*Store)(nil)
+var (
+	_ inbox.Opener  = (*Store)(nil)
+	_ inbox.Sweeper = receipts{}
+	_ inbox.Noter   = receipts{}
+)
 
 // Inbox implements inbox.Opener. A lane is never busy: whoever enters one holds the write lock of the file.
 func (s *Store) Inbox() inbox.Store { return receipts{s} }
@@ -139,14 +143,21 @@ func (r receipts) Put(ctx context.Context, p inbox.PutParams) (st inbox.Stored, 
 		if p.Due {
 			next = now.Add(max(p.Delay, 0)).UnixMicro()
 		}
+		later := func(d time.Duration) any {
+			if d <= 0 {
+				return nil
+			}
+			return now.Add(d).UnixMicro()
+		}
+		body, gone := later(p.BodyFor), later(p.KeepFor)
 		args := append(key[:3:3], string(rc.Status), rc.Reason, rc.Holds)
 		var n int64
 		var err error
 		if p.Rev == 0 {
-			args = append(append(args, m...), rc.Attempts, failures, now.UnixMicro(), next)
+			args = append(append(args, m...), rc.Attempts, failures, now.UnixMicro(), next, rc.Sealed, body, gone)
 			n, err = x.exec("receipt_put", args...)
 		} else {
-			n, err = x.exec("receipt_change", append(args, rc.Attempts, failures, now.UnixMicro(), next, p.Rev)...)
+			n, err = x.exec("receipt_change", append(args, rc.Attempts, failures, now.UnixMicro(), next, p.Rev, body, gone)...)
 		}
 		if err != nil {
 			return err
@@ -239,22 +250,67 @@ func (r receipts) Take(ctx context.Context, p inbox.TakeParams) (taken []inbox.R
 
 // List implements inbox.Store on a reading connection.
 func (r receipts) List(ctx context.Context, p inbox.ListParams) (found []inbox.Receipt, err error) {
-	statuses := ""
-	for _, word := range p.Statuses {
-		statuses += "," + string(word)
-	}
-	if statuses != "" {
-		statuses += ","
-	}
-	err = r.read(ctx, "list", func(q querying) error {
-		rows, err := q("receipt_list", []byte(p.Subscriber), p.After, []byte(p.Tenant), []byte(p.Lane), []byte(p.Key), statuses, p.WithoutBody, cmp.Or(p.Limit, 100))
-		if err != nil {
-			return err
+	at := func(t time.Time) any {
+		if t.IsZero() {
+			return nil
 		}
-		found, err = scanReceipts(rows, r.s.now(p.Now))
+		return t.UnixMicro()
+	}
+	err = r.read(ctx, "list", func(q querying) (err error) {
+		found, err = sqlkit.ListReceipts(p, func(name, status string) ([]inbox.Receipt, error) {
+			args := []any{[]byte(p.Subscriber), p.After, []byte(p.Tenant), []byte(p.Lane), p.WithoutBody, at(p.Since), at(p.Until), cmp.Or(p.Limit, 100)}
+			switch {
+			case p.Key != "":
+				args = append(args, []byte(p.Key))
+			case p.ID != "":
+				args = append(args, []byte(p.ID))
+			case p.Position != "":
+				args = append(args, []byte(p.Position), []byte(p.Position+"/"), []byte(p.Position+"0"))
+			case status != "":
+				args = append(args, status)
+			}
+			rows, err := q(name, args...)
+			if err != nil {
+				return nil, err
+			}
+			return scanReceipts(rows, r.s.now(p.Now))
+		})
 		return err
 	})
 	return found, err
+}
+
+// Sweep implements inbox.Sweeper. Each of its two statements is a short transaction.
+func (r receipts) Sweep(ctx context.Context, p inbox.SweepParams) (done inbox.Swept, err error) {
+	if t, err := r.s.joined(ctx, "sweep", idempo.Key{}); t != nil || err != nil {
+		return done, misuse("sweep", idempo.Key{}, "a sweep has its own transactions")
+	}
+	for name, n := range map[string]*int{"receipt_sweep": &done.Receipts, "receipt_sweep_bodies": &done.Bodies} {
+		err := r.write(ctx, "sweep", func(x *session) error {
+			rows, err := x.exec(name, []byte(p.Subscriber), r.s.now(p.Now).UnixMicro(), p.Limit)
+			*n = int(rows)
+			return err
+		})
+		if err != nil {
+			return done, err
+		}
+	}
+	return done, nil
+}
+
+// Note implements inbox.Noter.
+func (r receipts) Note(ctx context.Context, p inbox.NoteParams) error {
+	if len(p.Seen) == 0 {
+		return nil
+	}
+	return r.write(ctx, "note", func(x *session) error {
+		for _, one := range p.Seen {
+			if _, err := x.exec("receipt_note", []byte(one.Tenant), []byte(p.Subscriber), []byte(one.Key), one.Times, r.s.now(p.Now).UnixMicro()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // laneOf reads the row of a lane into e.

@@ -28,6 +28,9 @@ func receiptCases() []testCase {
 		c("the end of a message wakes the next of its lane, by order or by version", receiptWakes),
 		c("the subscriber's row is made once and keeps its time", receiptSubscriber),
 		c("a list is filtered, in order, in pages", receiptLists),
+		c("a list by id, position and time, and the newest first", receiptFinds),
+		c("a finished one is kept as long as it is told, its body shorter", receiptKept),
+		c("what came again is counted beside the revision", receiptNoted),
 	}
 }
 
@@ -139,7 +142,7 @@ func receiptKeys(k *K) {
 	r := k.fresh()
 	k.put(r, 0)
 	for _, change := range []func(*inbox.Receipt){
-		func(r *inbox.Receipt) { r.Key = r.Key[:31] + string([]byte{r.Key[31] ^ 1}) },
+		func(r *inbox.Receipt) { r.Key = r.Key[:31] + string(r.Key[31]^1) },
 		func(r *inbox.Receipt) { r.Subscriber += "x" },
 		func(r *inbox.Receipt) { r.Subscriber = k.tenant + "X" },
 		func(r *inbox.Receipt) { r.Message.Tenant = k.tenant + " " },

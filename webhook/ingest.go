@@ -247,16 +247,16 @@ func (in *ingest) park(ctx context.Context, i int, f fate, why, place string) (f
 	if why == ParkedConflict {
 		reason = inbox.ReasonConflict
 	}
-	st, err := in.e.receipts.Put(ctx, inbox.PutParams{Receipt: inbox.Receipt{Subscriber: in.e.operation, Key: string(key[:]), Message: in.message(i, why, f.of),
-		Status: inbox.StatusParked, Reason: reason}})
-	f.kept = !st.Lost
+	kept, err := in.e.in.Park(ctx, in.message(i, why, f.of), string(key[:]), reason)
+	f.kept = kept
 	return f, err
 }
 
 // message is the inbox entry of one event.
 func (in *ingest) message(i int, parked, repeats string) inbox.Message {
 	ev, v, s := &in.got.Delivery.Events[i], in.got.Verdict, in.e.v
-	m := inbox.Message{Tenant: in.e.tenant, Source: s.source.Name, Type: ev.Type, Lane: ev.Lane, Version: ev.Version, Body: ev.Body}
+	m := inbox.Message{Tenant: in.e.tenant, Source: s.source.Name, Type: ev.Type, Lane: ev.Lane, Version: ev.Version, Body: ev.Body,
+		Position: in.id + "/" + strconv.Itoa(i)}
 	if m.Body == nil {
 		m.Body = []byte{}
 	}

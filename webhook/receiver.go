@@ -77,7 +77,6 @@ type Receiver struct {
 type endpoint struct {
 	v         *Verifier
 	in        *inbox.Inbox
-	receipts  inbox.Store
 	operation string
 	tenant    string
 
@@ -131,14 +130,11 @@ func New(c Config) (*Receiver, error) {
 	return r, errors.Join(errs...)
 }
 
+const bodyRetention = 30 * 24 * time.Hour
+
 // open declares what a source needs of engine and inbox.
 func (r *Receiver) open(e *endpoint) error {
 	p, s := e.v.Profile(), e.v.Source()
-	opener, ok := r.cfg.Engine.Store().(inbox.Opener)
-	if !ok {
-		return errors.New("webhook: the store keeps no receipts: use postgres, mysql, sqlite or memstore")
-	}
-	e.receipts = opener.Inbox()
 	for _, w := range e.v.Warnings() {
 		r.cfg.Logger.Warn("webhook: " + w)
 	}
@@ -153,7 +149,8 @@ func (r *Receiver) open(e *endpoint) error {
 	}
 	o := inbox.Options{Subscriber: e.operation, Tenant: e.tenant, Order: order, OnDead: s.Order.OnDead, Tie: tie,
 		MaxAttempts: cmp.Or(s.Retry.Attempts, 12), BackoffBase: cmp.Or(s.Retry.First, time.Second), BackoffMax: cmp.Or(s.Retry.Max, 2*time.Hour),
-		Retention: p.Retention, Tombstone: 10 * p.Retention, TooOld: inbox.TooOldRun, Workers: r.cfg.Workers, Logger: r.cfg.Logger}
+		Retention: p.Retention, Tombstone: 10 * p.Retention, TooOld: inbox.TooOldRun, KeepDone: p.Retention,
+		KeepBody: min(cmp.Or(s.BodyRetention, bodyRetention), p.Retention), Workers: r.cfg.Workers, Logger: r.cfg.Logger}
 	if s.Forward != nil {
 		o.Guard, o.OnCrash = idempo.GuardLeased, idempo.OnCrashHold
 		if *s.Forward.TargetDedups {

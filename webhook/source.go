@@ -61,6 +61,9 @@ type Source struct {
 	RefuseStatus int
 	// Retention replaces how long the profile keeps keys; tombstones stay ten times as long. 0 keeps it.
 	Retention time.Duration
+	// BodyRetention is how long the body of a finished event is kept, for operators: 30 days if 0, at most Retention. Those
+	// that wait for a person keep theirs.
+	BodyRetention time.Duration
 	// AllowShortWindow starts although the provider can deliver later than keys and tombstones are kept.
 	AllowShortWindow bool
 	// Forward sends events to an HTTP target; a source that has one takes no handler.
@@ -154,7 +157,7 @@ func (s *Source) checkReceiving(p *Profile, f *faults) {
 	if s.RefuseStatus != 0 && (s.RefuseStatus < 400 || s.RefuseStatus > 499) {
 		f.add("refuse_status", "is no status of a refusal", "write 400 to 499")
 	}
-	if s.MaxBody < 0 || s.Retention < 0 || s.Retry.Attempts < 0 || s.Retry.First < 0 || s.Retry.Max < 0 {
+	if s.MaxBody < 0 || s.Retention < 0 || s.BodyRetention < 0 || s.Retry.Attempts < 0 || s.Retry.First < 0 || s.Retry.Max < 0 {
 		f.add("max_body, retention, retry", "one of them is negative", "write a size, a duration, a number")
 	}
 	if keep := cmp.Or(s.Retention, p.Retention); p.Horizon() > 11*keep && !s.AllowShortWindow {

@@ -1,8 +1,10 @@
 package sqlkit
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/idempo/idempo"
@@ -11,7 +13,7 @@ import (
 
 // ReceiptRow is one row of table receipts while it is read, in the order tenant_id, subscriber, receipt_key, seq, rev,
 // status, reason, holds, source, message_id, message_type, lane, version, headers, body, position, message_at, attempts,
-// failures, received_at, changed_at, next_at. Every column may be NULL: an outer join nothing. Use one per row.
+// failures, received_at, changed_at, next_at, sealed, seen, seen_at, body_until, gone_at. Every column may be NULL: an outer join nothing. Use one per row.
 type ReceiptRow struct {
 	Micros bool // as of Row
 
@@ -22,15 +24,19 @@ type ReceiptRow struct {
 	seq, rev, attempts                        *int64
 	holds                                     *bool
 	messageAt, receivedAt, changedAt, nextAt  when
+	sealed                                    *string
+	seen                                      *int64
+	seenAt, bodyUntil, goneAt                 when
 }
 
 // Dest returns where to scan the columns, and room for more destinations behind them.
 func (r *ReceiptRow) Dest() []any {
 	m := r.Micros
-	return append(make([]any, 0, 26),
+	return append(make([]any, 0, 31),
 		&r.tenant, &r.subscriber, &r.key, &r.seq, &r.rev, &r.status, &r.reason, &r.holds,
 		&r.source, &r.id, &r.kind, &r.lane, &r.version, &r.headers, &r.body, &r.position, r.messageAt.dest(m),
-		&r.attempts, &r.failures, r.receivedAt.dest(m), r.changedAt.dest(m), r.nextAt.dest(m))
+		&r.attempts, &r.failures, r.receivedAt.dest(m), r.changedAt.dest(m), r.nextAt.dest(m),
+		&r.sealed, &r.seen, r.seenAt.dest(m), r.bodyUntil.dest(m), r.goneAt.dest(m))
 }
 
 // Receipt returns what was read; false: nothing was there. The row must not be scanned into again.
@@ -44,6 +50,7 @@ func (r *ReceiptRow) Receipt() (inbox.Receipt, bool, error) {
 		Message: inbox.Message{Tenant: string(r.tenant), Source: string(r.source), ID: string(r.id), Type: string(r.kind), Lane: string(r.lane),
 			Version: string(r.version), Body: r.body, Position: string(r.position), Time: r.messageAt.time()},
 		ReceivedAt: r.receivedAt.time(), ChangedAt: r.changedAt.time(), NextAt: r.nextAt.time(),
+		Sealed: deref(r.sealed), Seen: deref(r.seen), SeenAt: r.seenAt.time(), BodyUntil: r.bodyUntil.time(), GoneAt: r.goneAt.time(),
 	}
 	var err error
 	out.Message.Headers, err = ParseHeaders(r.headers)
@@ -74,4 +81,41 @@ func MessageValues(m inbox.Message) []any {
 	}
 	return []any{[]byte(m.Source), []byte(m.ID), []byte(m.Type), []byte(m.Lane), []byte(m.Version), Bytes(Headers(m.Headers)), Bytes(m.Body),
 		[]byte(m.Position), at}
+}
+
+// ListReceipts reads the receipts of p by the statement that fits it: by key, message id or position, else one for each
+// status, so that each has an index. read runs the statement of a name, once for each status ("": any).
+func ListReceipts(p inbox.ListParams, read func(name, status string) ([]inbox.Receipt, error)) ([]inbox.Receipt, error) {
+	name, newest := "receipt_list", p.Newest
+	switch {
+	case p.Key != "":
+		name, newest = "receipt_find_key", false
+	case p.ID != "":
+		name, newest = "receipt_find_id", false
+	case p.Position != "":
+		name, newest = "receipt_find_position", false
+	}
+	suffix := ""
+	if newest {
+		suffix = "_newest"
+	}
+	if name != "receipt_list" || len(p.Statuses) == 0 {
+		found, err := read(name+suffix, "")
+		return slices.DeleteFunc(found, func(r inbox.Receipt) bool { return len(p.Statuses) > 0 && !slices.Contains(p.Statuses, r.Status) }), err
+	}
+	var all []inbox.Receipt
+	for _, status := range p.Statuses {
+		found, err := read("receipt_list_status"+suffix, string(status))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
+	}
+	slices.SortFunc(all, func(a, b inbox.Receipt) int {
+		if newest {
+			a, b = b, a
+		}
+		return cmp.Compare(a.Seq, b.Seq)
+	})
+	return all[:min(len(all), cmp.Or(p.Limit, 100))], nil
 }

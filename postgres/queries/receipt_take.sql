@@ -7,4 +7,4 @@ d as materialized (
 update {table receipts} r set rev = r.rev + 1, attempts = r.attempts + 1, changed_at = t.now, next_at = t.now + $delay * interval '1 microsecond'
 from d, t
 where r.tenant_id = d.tenant_id and r.subscriber = $subscriber and r.receipt_key = d.receipt_key
-returning r.tenant_id, r.subscriber, r.receipt_key, r.seq, r.rev, r.status, r.reason, r.holds, r.source, r.message_id, r.message_type, r.lane, r.version, r.headers, r.body, r.position, r.message_at, r.attempts, r.failures, r.received_at, r.changed_at, r.next_at, t.now, d.next_at
+returning r.tenant_id, r.subscriber, r.receipt_key, r.seq, r.rev, r.status, r.reason, r.holds, r.source, r.message_id, r.message_type, r.lane, r.version, r.headers, r.body, r.position, r.message_at, r.attempts, r.failures, r.received_at, r.changed_at, r.next_at, r.sealed, r.seen, r.seen_at, r.body_until, r.gone_at, t.now, d.next_at

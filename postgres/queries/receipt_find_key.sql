@@ -1,0 +1,6 @@
+-- Of one key, whose tenant may not be known.
+select r.tenant_id, r.subscriber, r.receipt_key, r.seq, r.rev, r.status, r.reason, r.holds, r.source, r.message_id, r.message_type, r.lane, r.version, r.headers, case when $bodiless then null else r.body end, r.position, r.message_at, r.attempts, r.failures, r.received_at, r.changed_at, r.next_at, r.sealed, r.seen, r.seen_at, r.body_until, r.gone_at, coalesce($now, clock_timestamp())
+from {table receipts} r
+where r.subscriber = $subscriber and r.receipt_key = $receipt_key and ($tenant_id = '' or r.tenant_id = $tenant_id) and r.seq > $after
+order by r.seq
+limit $limit
