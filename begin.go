@@ -192,10 +192,12 @@ func (c *call) answerOnly(ctx context.Context, wait time.Duration) (Acquired, er
 }
 
 // acquireOnce is one Acquire of the store, asked again with its token while its answer is open. A leased claim that stays
-// open, or whose answer came when its lease may be over, is given back when the store answers again: nothing was begun.
+// open, that may be what an open transaction holds, or whose answer came when its lease may be over, is given back when the
+// store answers again: nothing was begun.
 func (c *call) acquireOnce(ctx context.Context) (a Acquired, err error) {
 	e := c.e
 	c.sent = time.Now()
+	busy := false
 	for try, open := 0, false; ; try++ {
 		limit := &c.first
 		if limit.parent != nil {
@@ -207,11 +209,11 @@ func (c *call) acquireOnce(ctx context.Context) (a Acquired, err error) {
 			return err
 		})
 		limit.end(context.Canceled)
-		// An open transaction of nobody known has the key: maybe this claim, sent before. A driver may have sent it twice
-		// by itself, so that one more question is due in any case.
-		busy := err == nil && a.Verdict == VerdictInProgress && a.Record.Token.IsZero()
+		// An open transaction of nobody known has the key: maybe this claim, sent before, and maybe by the driver, which
+		// sends again by itself what it takes for lost with its connection.
+		busy = err == nil && a.Verdict == VerdictInProgress && a.Record.Token.IsZero()
 		open = open || unknown(err)
-		again := unknown(err) || busy && (open || try == 0)
+		again := unknown(err) || busy
 		if !again || c.inTx || try == 3 || !sleep(c.ctx, backoff.Full(try, 20*time.Millisecond, 200*time.Millisecond)) {
 			if busy && open {
 				a, err = Acquired{}, c.unconfirmed("a claim without an answer may still have the key")
@@ -223,9 +225,10 @@ func (c *call) acquireOnce(ctx context.Context) (a Acquired, err error) {
 	if leased && err == nil && a.Verdict == VerdictRun && time.Since(c.sent) >= c.op.patience() {
 		a, err = Acquired{}, c.unconfirmed("the answer to the claim came when its lease may be over")
 	}
-	if leased && unknown(err) {
+	if leased && (unknown(err) || busy) { // what is not this claim's is not touched
 		e.late.add(&lateWrite{op: c.op.Name, release: &ReleaseParams{Key: c.p.Key, Token: c.p.Token, To: StateFailed,
 			Note: "claim not confirmed; nothing was begun", Retention: c.op.Retention, Free: c.p.Unique}})
+		c.p.Token = newToken() // the next claim of this call must not be given back with this one
 	}
 	return a, err
 }

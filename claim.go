@@ -1,6 +1,7 @@
 package idempo
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -11,33 +12,47 @@ import (
 // Claim is a won key. Settle it once: Complete, Release, Forget or Doubt. Its methods are safe for concurrent use; all
 // writes are fenced by the claim's token, and none is cancelled by the end of the caller's context.
 type Claim struct {
-	e      *Engine
-	op     *Operation
-	call   *call
-	key    Key           // as the caller gave it
-	acq    AcquireParams // Key is the record's: the digest the record stands under
-	lapsed bool
-	inTx   bool // atomic: lives and dies with the transaction
-	own    bool // the engine opened that transaction
-	parent *Claim
-	flight *flight
-	born   time.Time
+	e          *Engine
+	op         *Operation
+	key        Key // as the caller gave it
+	principal  string
+	surface    string
+	stored     Key // the record's: its ID is the digest the record stands under
+	token      Token
+	attempt    int64
+	generation int64
+	onCrash    OnCrash  // the record's
+	unique     []string // digests, given back with a failure
+	snapshot   []byte   // as stored
+	rederived  string   // the derived key of the generation, where the record has another
+	lapsed     bool
+	inTx       bool // atomic: lives and dies with the transaction
+	own        bool // the engine opened that transaction
+	parent     *Claim
+	flight     *flight
+	born       time.Time
 
-	ctx    limited // Context
-	work   limited // what the work gets: ctx, and the caller's end
-	saving limited // of the first settling write
-	lease  leaseState
+	ctx   limited // Context
+	work  limited // what the work of Do gets: ctx, and the caller's end
+	lease leaseState
 
 	mu         sync.Mutex
-	rec        Record
 	settled    string // "" completed released forgotten doubted
-	result     Result
 	started    bool
+	counted    bool      // a place in the quota is held
+	final      *claimEnd // of an atomic or lapsed claim at once, else made by Complete
 	retention  time.Duration
 	next       *AcquireParams
 	references []Resource
-	completing CompleteParams // one at a time: mu is held while it is stored
 	omitted    *omission
+}
+
+// claimEnd is what the end of a claim needs: most of what a claim is made of, so that a leased one runs without it.
+type claimEnd struct {
+	rec        Record // as won, then as completed
+	result     Result
+	completing CompleteParams // one at a time: Claim.mu is held while it is stored. Its Won is that of an atomic claim
+	saving     limited        // of the first settling write
 }
 
 // omission is what is known of a body that is not kept.
@@ -55,25 +70,59 @@ func FromContext(ctx context.Context) *Claim {
 }
 
 func (e *Engine) newClaim(ctx context.Context, c *call, a Acquired, f *flight) *Claim {
-	cl := &Claim{e: e, op: c.op, call: c, key: c.key, acq: c.p, lapsed: a.Lapsed, rec: a.Record,
-		inTx: c.inTx, own: c.own, parent: FromContext(ctx), flight: f, started: !c.op.StartMark, born: time.Now(), retention: c.op.Retention}
-	cl.acq.Key = a.Record.Key
+	cl := c.room()
+	*cl = Claim{e: e, op: c.op, key: c.key, principal: c.req.Principal, surface: c.req.Surface, stored: a.Record.Key, token: c.p.Token, attempt: a.Record.Attempt,
+		generation: a.Record.Generation, onCrash: a.Record.OnCrash, unique: c.p.Unique, snapshot: a.Record.Snapshot, lapsed: a.Lapsed, inTx: c.inTx, own: c.own,
+		parent: FromContext(ctx), flight: f, started: !c.op.StartMark, born: time.Now(), counted: c.counted, retention: c.op.Retention, final: cl.final}
 	if a.Record.Generation > 1 {
 		if d := deriveFor(c.key, a.Record.Generation, ""); d != a.Record.DerivedKey {
-			cl.acq.DerivedKey, cl.rec.DerivedKey = d, d
+			cl.rederived, a.Record.DerivedKey = d, d
 		}
+	}
+	if c.inTx || a.Lapsed {
+		final := cl.ending()
+		final.rec, final.completing.Won = a.Record, c.p
+		final.completing.Won.Key, final.completing.Won.DerivedKey = a.Record.Key, cmp.Or(cl.rederived, c.p.DerivedKey)
 	}
 	cl.ctx.parent, cl.ctx.detached, cl.ctx.deadline, cl.ctx.claim = ctx, true, cl.born.Add(c.op.MaxRun), cl
 	e.running.add(cl)
 	e.flights.run(c.leads)
-	c.observe(Event{Kind: "inflight", Count: 1})
+	cl.observe(ctx, Event{Kind: "inflight", Count: 1})
 	if s := scopeOf(ctx); s != nil && c.own {
 		s.add(cl)
 	}
 	if !cl.own {
-		cl.keep() // the end of a caller's transaction cannot be seen, so such a claim has its time too
+		cl.keep(c.sent) // the end of a caller's transaction cannot be seen, so such a claim has its time too
 	}
 	return cl
+}
+
+// room is where a claim of this call may stand.
+func (c *call) room() *Claim {
+	a := c.atomic
+	if a == nil || a.used {
+		return &Claim{}
+	}
+	a.used = true
+	a.claim.final = &a.final
+	return &a.claim
+}
+
+// ending returns what the end of the claim needs. The caller holds c.mu, or is alone.
+func (c *Claim) ending() *claimEnd {
+	if c.final == nil {
+		c.final = &claimEnd{}
+	}
+	return c.final
+}
+
+// observe observes ev as of this claim.
+func (c *Claim) observe(ctx context.Context, ev Event) {
+	if c.e.cfg.Observer == nil {
+		return
+	}
+	ev.Operation, ev.Surface, ev.Guard, ev.KeyRef, ev.Attempt = c.op.Name, c.surface, c.op.Guard, c.Ref(), c.attempt
+	c.e.observe(ctx, ev)
 }
 
 // Context belongs to the work: it carries the values of the caller's context but not its end, the claim itself, and
@@ -85,23 +134,25 @@ func (c *Claim) Context() context.Context { return &c.ctx }
 func (c *Claim) Key() Key { return c.key }
 
 // Ref returns the key's reference.
-func (c *Claim) Ref() string { return c.acq.Key.Ref() }
+func (c *Claim) Ref() string { return c.stored.Ref() }
 
 // Guard returns the operation's guard.
 func (c *Claim) Guard() Guard { return c.op.Guard }
 
 // Attempt counts the claims won on this key, from 1.
-func (c *Claim) Attempt() int64 { return c.rec.Attempt }
+func (c *Claim) Attempt() int64 { return c.attempt }
 
 // Lapsed reports whether an earlier owner vanished and its effect may have happened.
 func (c *Claim) Lapsed() bool { return c.lapsed }
 
 // Snapshot returns the input kept with the key by its first attempt; nil: none. The caller must not change it.
-func (c *Claim) Snapshot() ([]byte, error) { return c.e.openSnapshot(c.rec) }
+func (c *Claim) Snapshot() ([]byte, error) {
+	return c.e.openSnapshot(Record{Key: c.stored, Attempt: c.attempt, Snapshot: c.snapshot})
+}
 
 // Derive returns the idempotency key for the downstream call that label names ("" if there is one): the same on every
 // attempt, process and release. See DeriveKey.
-func (c *Claim) Derive(label string) string { return deriveFor(c.key, c.rec.Generation, label) }
+func (c *Claim) Derive(label string) string { return deriveFor(c.key, c.generation, label) }
 
 // Retain sets how long this one result is answered again, instead of Operation.Retention; zero is that default. It
 // counts if called before Complete. Negative and Forever are code invalid.
@@ -119,7 +170,7 @@ func (c *Claim) Retain(d time.Duration) error {
 
 // IssueNext makes id, random and made by the caller, the next one-time key of this operation, in the completing commit.
 func (c *Claim) IssueNext(id string) error {
-	next, err := c.e.keyCall(&c.ctx, Key{c.key.Tenant, c.key.Operation, id}, c.call.req.Principal)
+	next, err := c.e.keyCall(&c.ctx, Key{c.key.Tenant, c.key.Operation, id}, c.principal)
 	if err != nil {
 		return err
 	}
@@ -139,7 +190,7 @@ func (c *Claim) Omit(size int64, sum [sha256.Size]byte) {
 }
 
 func (c *Claim) fail(op, code, hint string) *Error {
-	return &Error{Op: op, Code: code, KeyRef: c.Ref(), Attempt: c.rec.Attempt, Hint: hint}
+	return &Error{Op: op, Code: code, KeyRef: c.Ref(), Attempt: c.attempt, Hint: hint}
 }
 
 // state is how the claim was settled; "": not yet.
@@ -168,45 +219,46 @@ func (c *Claim) Complete(ctx context.Context, r Result) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case c.settled == "completed" && c.result.Equal(r):
+	case c.settled == "completed" && c.final.result.Equal(r):
 		return nil
 	case c.settled != "":
 		return c.fail("complete", "wrong_state", "the claim is "+c.settled)
 	}
 	r = r.clone()
-	p := &c.completing
+	final := c.ending()
+	p := &final.completing
 	if err := c.completion(p, r); err != nil {
 		return err
 	}
 	rec, err := c.write(ctx, lateWrite{op: c.op.Name, complete: p})
 	switch {
 	case errors.Is(err, ErrLeaseLost):
-		c.e.observe(ctx, Event{Kind: "fenced", Operation: c.op.Name, KeyRef: c.Ref(), Attempt: c.rec.Attempt})
+		c.observe(ctx, Event{Kind: "fenced"})
 		c.outcome(ctx, "lost")
 		c.end(Begun{})
 		return err
 	case errors.Is(err, ErrInDoubt): // saving goes on without this claim
-		c.settled, c.result = "completed", r
+		c.settled, final.result = "completed", r
 		c.outcome(ctx, "in_doubt")
 		c.end(Begun{})
 		return err
 	case err != nil:
 		return err
 	}
-	c.settled, c.result = "completed", r
+	c.settled, final.result = "completed", r
 	outcome := "completed"
 	if r.Failing {
 		outcome = "completed_failing"
 	}
 	c.outcome(ctx, outcome)
 	if rec.State != StateCompleted { // decided at commit
-		rec = p.completed(c.rec, time.Time{})
+		rec = p.completed(final.rec, time.Time{})
 	}
 	rec.Result = r // in clear; of the caller from here on
 	if !p.Kept {
 		rec.Result.Body = nil
 	}
-	c.rec = rec
+	final.rec = rec
 	switch {
 	case !c.inTx:
 		c.end(Begun{Verdict: VerdictReplay, Record: rec})
@@ -217,10 +269,17 @@ func (c *Claim) Complete(ctx context.Context, r Result) error {
 }
 
 func (c *Claim) outcome(ctx context.Context, outcome string) {
-	if c.e.cfg.Observer == nil {
-		return
+	c.observe(ctx, Event{Kind: "complete", Outcome: outcome})
+}
+
+// record is the record as Complete left it, else rec.
+func (c *Claim) record(rec Record) Record {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.settled == "completed" && c.final.rec.State == StateCompleted {
+		return c.final.rec
 	}
-	c.e.observe(ctx, Event{Kind: "complete", Outcome: outcome, Operation: c.op.Name, Surface: c.acq.Surface, Guard: c.op.Guard, KeyRef: c.Ref(), Attempt: c.rec.Attempt})
+	return rec
 }
 
 func checkResult(r Result) string {
@@ -232,11 +291,10 @@ func checkResult(r Result) string {
 
 // completion is what the store keeps of r.
 func (c *Claim) completion(p *CompleteParams, r Result) error {
-	*p = CompleteParams{Key: c.acq.Key, Token: c.acq.Token, Won: c.acq, Attempt: c.rec.Attempt, Result: r, Size: int64(len(r.Body)),
+	*p = CompleteParams{Key: c.stored, Token: c.token, Won: p.Won, Attempt: c.attempt, Result: r, Size: int64(len(r.Body)),
 		Kept: true, References: c.references, Retention: c.retention, Tombstone: c.op.Tombstone, Issue: c.next}
 	if !c.inTx {
-		p.Won = AcquireParams{Guard: GuardLeased}
-		p.References = nil
+		p.Won, p.References = AcquireParams{Guard: GuardLeased}, nil
 	}
 	if o := c.omitted; o != nil {
 		p.Kept, p.Size, p.SHA256, p.Result.Body = false, o.size, o.sum[:], nil
@@ -290,12 +348,12 @@ func (c *Claim) giveBack(ctx context.Context, to State, settled, why string) err
 		outcome = "in_doubt"
 	}
 	if !c.inTx {
-		p := ReleaseParams{Key: c.acq.Key, Token: c.acq.Token, To: to, Note: cut(why, 4096), Retention: c.op.Retention}
-		if to == StateInDoubt && c.rec.OnCrash == OnCrashProbe {
-			p.Due = c.op.probePause(c.rec.Attempt)
+		p := ReleaseParams{Key: c.stored, Token: c.token, To: to, Note: cut(why, 4096), Retention: c.op.Retention}
+		if to == StateInDoubt && c.onCrash == OnCrashProbe {
+			p.Due = c.op.probePause(c.attempt)
 		}
 		if to == StateFailed {
-			p.Free = c.acq.Unique
+			p.Free = c.unique
 		}
 		if _, err := c.write(ctx, lateWrite{op: c.op.Name, release: &p}); err != nil {
 			switch {
@@ -373,7 +431,7 @@ func (c *Claim) Refer(ctx context.Context, kind, id string) error {
 func (c *Claim) touch(ctx context.Context, p RenewParams) error {
 	limit := detachedFor(ctx, c.e.cfg.CompleteBudget)
 	defer limit.end(context.Canceled)
-	p.Key, p.Token, p.Lease = c.acq.Key, c.acq.Token, c.op.Lease
+	p.Key, p.Token, p.Lease = c.stored, c.token, c.op.Lease
 	sent := time.Now()
 	err := c.e.timed(ctx, "renew", c.op.Name, func() error {
 		_, err := c.e.store.Renew(limit, p)
@@ -399,15 +457,15 @@ func (c *Claim) end(b Begun) {
 // called by several at once, as at the end of MaxRun; whoever returns from it finds the flight ended.
 func (c *Claim) finish(b Begun) {
 	if b.Verdict == VerdictReplay {
-		c.e.recent.add(c.acq.Key.ID)
+		c.e.recent.add(c.stored.ID)
 	}
 	c.e.flights.finish(c.flight, b)
 	if !c.e.running.remove(c) {
 		return
 	}
-	c.call.observe(Event{Kind: "inflight", Count: -1})
-	if c.call.counted {
-		c.call.counted = false
+	c.observe(c.ctx.parent, Event{Kind: "inflight", Count: -1})
+	if c.counted {
+		c.counted = false
 		c.e.quota.back(c.key.Tenant, false)
 	}
 }

@@ -13,13 +13,19 @@ import (
 // busyStore says, for its first claims, that an open transaction of nobody known has the key.
 type busyStore struct {
 	*faulty
-	busy func(try int) bool
-	asks int
+	busy   func(try int) bool
+	asks   int
+	unseen bool // the first claim commits, and its answer is that of the same claim sent again before
 }
 
 func (s *busyStore) Acquire(ctx context.Context, p idempo.AcquireParams) (idempo.Acquired, error) {
 	s.asks++
-	if s.busy(s.asks) {
+	if s.asks == 1 && s.unseen {
+		if a, err := s.faulty.Acquire(ctx, p); err != nil || a.Verdict != idempo.VerdictRun {
+			return a, err
+		}
+	}
+	if s.busy(s.asks) || s.asks == 1 && s.unseen {
 		return idempo.Acquired{Verdict: idempo.VerdictInProgress, Record: idempo.Record{Key: p.Key, State: idempo.StatePending}, RetryAfter: time.Second}, nil
 	}
 	return s.faulty.Acquire(ctx, p)
@@ -116,13 +122,37 @@ func TestLateClaims(t *testing.T) {
 		wantVerdict(t, b, err, idempo.VerdictRun)
 		l.want(t, 1)
 	})
-	bubble("[stores/E7] a key that somebody unknown has open is asked for once more, and then in progress", func(t *testing.T) {
+	bubble("[stores/E7] a key that somebody unknown has open is asked for three times more, and then in progress", func(t *testing.T) {
 		s := &busyStore{faulty: newFaulty(), busy: func(int) bool { return true }}
 		e := engineOn(t, s, idempo.Config{}, leasedOp)
 		b, err := e.Begin(t.Context(), request("send", "k", "1"))
 		wantVerdict(t, b, err, idempo.VerdictInProgress)
-		if s.asks != 2 {
+		if s.asks != 4 {
 			t.Errorf("asked %d times", s.asks)
 		}
 	})
+	for name, wait := range map[string]time.Duration{"the next call runs": 0, "the call that waits runs, and keeps its own claim": time.Minute} {
+		bubble("[stores/CT15] what the driver sent twice by itself and nobody learnt of is given back: "+name, func(t *testing.T) {
+			s := &busyStore{faulty: newFaulty(), busy: func(try int) bool { return try > 1 && try < 6 }, unseen: true}
+			e := engineOn(t, s, idempo.Config{}, leasedOp)
+			var l ledger
+			r := request("send", "k", "1")
+			r.Wait = wait
+			b, err := e.Do(t.Context(), r, l.outside(okResult, nil))
+			if wait == 0 {
+				if !errors.Is(err, idempo.ErrInProgress) {
+					t.Errorf("%q %v, want in progress", b.Verdict, err)
+				}
+				l.want(t, 0)
+				time.Sleep(time.Second) // less than the lease
+				b, err = e.Do(t.Context(), r, l.outside(okResult, nil))
+			}
+			wantVerdict(t, b, err, idempo.VerdictRun)
+			l.want(t, 1)
+			time.Sleep(time.Second)
+			b, err = e.Do(t.Context(), request("send", "k", "1"), l.outside(okResult, nil))
+			wantVerdict(t, b, err, idempo.VerdictReplay)
+			l.want(t, 1)
+		})
+	}
 }

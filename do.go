@@ -57,7 +57,7 @@ func (e *Engine) doInTx(ctx context.Context, c *call, fn func(context.Context, *
 	if err != nil && !cl.own {
 		cl.end(Begun{})
 	}
-	b.Record = cl.rec
+	b.Record = cl.record(b.Record)
 	return b, err
 }
 
@@ -68,7 +68,7 @@ func (c *Claim) run(ctx context.Context, fn func(context.Context, *Claim) (Resul
 	start := time.Now()
 	defer func() {
 		work.end(context.Canceled)
-		c.call.observe(Event{Kind: "execute", Took: time.Since(start), Attempt: c.rec.Attempt})
+		c.observe(ctx, Event{Kind: "execute", Took: time.Since(start)})
 	}()
 	res, err := fn(work, c)
 	if err == nil && c.state() == "" && errors.Is(c.ctx.Err(), context.DeadlineExceeded) {
@@ -85,8 +85,8 @@ func (e *Engine) doAtomic(ctx context.Context, c *call, fn func(context.Context,
 			return b, err
 		}
 	}
-	t := &c.tries
-	*t = transaction{e: e, ctx: ctx}
+	t := &c.atomic.tries
+	t.e, t.ctx = e, ctx
 	c.own, c.inTx = true, true
 	for {
 		t.begun = Begun{}
@@ -132,7 +132,7 @@ func (c *call) workInTx(ctx context.Context, t *transaction, fn func(context.Con
 	case cl.state() != "completed":
 		return b, &workError{errors.New("the claim was given back")}
 	}
-	b.Record = cl.rec
+	b.Record = cl.record(b.Record)
 	return b, nil
 }
 
@@ -159,7 +159,7 @@ func (e *Engine) doLeased(ctx context.Context, c *call, fn func(context.Context,
 	default:
 		return b, cl.failed(ctx, err)
 	}
-	b.Record = cl.rec
+	b.Record = cl.record(b.Record)
 	return b, err
 }
 
@@ -174,12 +174,12 @@ func (c *Claim) failed(ctx context.Context, err error) error {
 		}
 		return NothingHappened(err)
 	}
-	doubt := &Error{Op: "do", Code: "in_doubt", KeyRef: c.Ref(), Attempt: c.rec.Attempt, Hint: "idempo keys show " + c.Ref()}
-	switch c.rec.OnCrash {
+	doubt := &Error{Op: "do", Code: "in_doubt", KeyRef: c.Ref(), Attempt: c.attempt, Hint: "idempo keys show " + c.Ref()}
+	switch c.onCrash {
 	case OnCrashRerun:
 		doubt.RetryAfter = time.Second
 	case OnCrashProbe:
-		doubt.RetryAfter = c.op.probePause(c.rec.Attempt)
+		doubt.RetryAfter = c.op.probePause(c.attempt)
 	}
 	if bad := c.Doubt(ctx, cause(err)); bad != nil && !errors.Is(bad, ErrInDoubt) {
 		return errors.Join(err, bad)

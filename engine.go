@@ -60,11 +60,29 @@ type call struct {
 	own     bool // and the engine opened it
 	counted bool // a place in the quota is held
 	sum     [digestSize]byte
-	leads   *flight     // the flight below, once it is led
-	flight  flight      // led by this call, at most once
-	first   limited     // of the first Acquire
-	sent    time.Time   // when Acquire was first sent: a lease won may run from then on
-	tries   transaction // of an atomic Do
+	leads   *flight   // what this call leads, once it does
+	first   limited   // of the first Acquire
+	sent    time.Time // when Acquire was first sent: a lease won may run from then on
+	atomic  *atomicCall
+}
+
+// atomicCall is a call with what an atomic run keeps besides, all of it until the transaction's end. A leased one lives as
+// long as its work, which may be long, and keeps its Claim alone.
+type atomicCall struct {
+	call
+	tries transaction // of Do
+	claim Claim       // of the first try, with its end
+	final claimEnd
+	used  bool // claim is in use
+}
+
+func newCall(e *Engine, ctx context.Context, req Request, op *Operation) *call {
+	if op == nil || op.Guard != GuardAtomic {
+		return &call{e: e, ctx: ctx, req: req, key: req.Key, op: op}
+	}
+	a := &atomicCall{call: call{e: e, ctx: ctx, req: req, key: req.Key, op: op}}
+	a.atomic = a
+	return &a.call
 }
 
 func (c *call) ref() string { return c.p.Key.Ref() }
@@ -75,8 +93,8 @@ func (c *call) fail(code, hint string) *Error {
 
 // prepare checks everything that needs no store and makes the digests.
 func (e *Engine) prepare(ctx context.Context, req Request) (*call, error) {
-	c := &call{e: e, ctx: ctx, req: req, key: req.Key}
-	if c.op = e.operation(req.Key.Operation); c.op == nil {
+	c := newCall(e, ctx, req, e.operation(req.Key.Operation))
+	if c.op == nil {
 		return nil, c.fail("misuse", fmt.Sprintf("operation %q is not declared; name it in Config.Operations or Engine.Declare", req.Key))
 	}
 	if why := req.Key.check(); why != "" {
@@ -95,7 +113,7 @@ func (e *Engine) prepare(ctx context.Context, req Request) (*call, error) {
 		return nil, err
 	}
 	for outer := FromContext(ctx); outer != nil; outer = outer.parent {
-		if outer.e == e && outer.acq.Key == c.p.Key {
+		if outer.e == e && outer.stored == c.p.Key {
 			return nil, c.fail("nested", "the key is begun already in this context; complete that claim")
 		}
 	}

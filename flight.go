@@ -15,10 +15,11 @@ type flights struct {
 }
 
 // flight is one key at work. done, made by the first who waits, is closed by finish; end, set before, is what duplicates
-// may share (its Verdict is "" when they have to ask the store again).
+// may share: nil where they have to ask the store again. It stays as long as the claim does, so it holds no call.
 type flight struct {
 	digest  string
-	hash    []byte
+	hash    []byte // sum, as a rule
+	sum     [digestSize]byte
 	recipe  string
 	detail  []byte
 	since   time.Time
@@ -27,7 +28,7 @@ type flight struct {
 	known   chan struct{} // made by the first who wants to know; closed when running is set, or at the end
 	done    chan struct{}
 	over    bool
-	end     Begun
+	end     *Begun
 	waiters int
 }
 
@@ -42,9 +43,9 @@ func (f *flights) join(c *call) (fl *flight, leader bool) {
 	if fl = f.byDigest[c.p.Key.ID]; fl != nil {
 		return fl, false
 	}
-	fl = &c.flight
+	fl = &flight{digest: c.p.Key.ID, recipe: c.p.Recipe, detail: c.p.Detail, since: time.Now(), lease: c.op.Lease}
+	fl.hash = append(fl.sum[:0], c.p.Hash...)
 	c.leads = fl
-	*fl = flight{digest: c.p.Key.ID, hash: c.p.Hash, recipe: c.p.Recipe, detail: c.p.Detail, since: time.Now(), lease: c.op.Lease}
 	f.byDigest[fl.digest] = fl
 	return fl, true
 }
@@ -64,7 +65,9 @@ func (f *flights) finish(fl *flight, end Begun) {
 	if fl.done == nil && fl.known == nil {
 		return
 	}
-	fl.end = end.shared() // a copy: the leader's caller owns end
+	if b := end.shared(); b.Verdict != "" { // a copy: the leader's caller owns end
+		fl.end = &b
+	}
 	if fl.done != nil {
 		close(fl.done)
 	}
@@ -127,6 +130,14 @@ func (f *flights) leave(fl *flight) {
 	defer f.mu.Unlock()
 	fl.waiters--
 	f.waiting--
+}
+
+// answer is a duplicate's own copy of how f ended; again: there is none, the store has to be asked.
+func (f *flight) answer() (b Begun, again bool) {
+	if f.end == nil {
+		return Begun{}, true
+	}
+	return f.end.shared(), false
 }
 
 // retryAfter is Record.RetryAfter by this process's monotonic clock.

@@ -45,9 +45,9 @@ func (w lateWrite) do(ctx context.Context, e *Engine) (rec Record, err error) {
 // write stores a settling write, detached from the caller. Outside of a transaction it is tried for CompleteBudget and
 // then goes on in the background; the error then matches ErrInDoubt.
 func (c *Claim) write(ctx context.Context, w lateWrite) (Record, error) {
-	limit := &c.saving
-	if limit.parent != nil {
-		limit = &limited{}
+	limit := &limited{}
+	if c.final != nil && c.final.saving.parent == nil {
+		limit = &c.final.saving
 	}
 	limit.parent, limit.detached, limit.deadline = ctx, true, time.Now().Add(c.e.cfg.CompleteBudget)
 	defer limit.end(context.Canceled)
@@ -62,7 +62,7 @@ func (c *Claim) write(ctx context.Context, w lateWrite) (Record, error) {
 		if !sleep(limit, backoff.Full(try, 50*time.Millisecond, time.Second)) {
 			late := w
 			c.e.late.add(&late)
-			return Record{}, &Error{Op: "complete", Code: "in_doubt", KeyRef: c.Ref(), Attempt: c.rec.Attempt, Unknown: true,
+			return Record{}, &Error{Op: "complete", Code: "in_doubt", KeyRef: c.Ref(), Attempt: c.attempt, Unknown: true,
 				RetryAfter: time.Second, Hint: "saving goes on in the background; idempo keys show " + c.Ref(), Err: err}
 		}
 	}

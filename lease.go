@@ -19,18 +19,18 @@ type leaseState struct {
 	stopped bool
 }
 
-// keep starts the claim's time; c is a leased claim or one in a caller's own transaction, which has no lease.
-func (c *Claim) keep() {
+// keep starts the time of a claim that was sent then: a leased one, or one in a caller's own transaction, which has no lease.
+func (c *Claim) keep(sent time.Time) {
 	c.lease.mu.Lock()
-	c.lease.dead = c.call.sent.Add(c.op.patience())
+	c.lease.dead = sent.Add(c.op.patience())
 	first := min(c.renewEvery(), c.op.MaxRun)
 	if !c.inTx {
 		first = min(first, time.Until(c.lease.dead))
 	}
 	c.lease.timer = time.AfterFunc(first, c.tick)
 	c.lease.mu.Unlock()
-	if !c.inTx && c.rec.Generation > 1 && c.acq.DerivedKey == c.rec.DerivedKey {
-		_ = c.touch(&c.ctx, RenewParams{DerivedKey: c.acq.DerivedKey})
+	if !c.inTx && c.rederived != "" {
+		_ = c.touch(&c.ctx, RenewParams{DerivedKey: c.rederived})
 	}
 }
 
@@ -84,7 +84,7 @@ func (c *Claim) rest(now time.Time) time.Duration {
 func (c *Claim) renew(sent time.Time) {
 	limit := within(&c.ctx, c.op.patience())
 	defer limit.end(context.Canceled)
-	p := RenewParams{Key: c.acq.Key, Token: c.acq.Token, Lease: c.op.Lease}
+	p := RenewParams{Key: c.stored, Token: c.token, Lease: c.op.Lease}
 	err := c.e.timed(limit, "renew", c.op.Name, func() error {
 		_, err := c.e.store.Renew(limit, p)
 		return err
@@ -95,7 +95,7 @@ func (c *Claim) renew(sent time.Time) {
 	case errors.Is(err, ErrLeaseLost):
 		c.lose(&c.ctx)
 	default:
-		c.e.observe(&c.ctx, Event{Kind: "renew_failed", Operation: c.op.Name, KeyRef: c.Ref(), Attempt: c.rec.Attempt, Class: codeOf(err), Err: err})
+		c.observe(&c.ctx, Event{Kind: "renew_failed", Class: codeOf(err), Err: err})
 		c.schedule(backoff.Full(2, c.op.Lease/100, c.op.Lease/10) + c.op.Lease/100)
 	}
 }
@@ -138,7 +138,7 @@ func (c *Claim) lose(ctx context.Context) {
 	if !c.stopKeeping() {
 		return
 	}
-	c.e.observe(ctx, Event{Kind: "lease_lost", Operation: c.op.Name, KeyRef: c.Ref(), Attempt: c.rec.Attempt})
+	c.observe(ctx, Event{Kind: "lease_lost"})
 	c.ctx.end(ErrLeaseLost)
 	c.finish(Begun{})
 }

@@ -18,30 +18,30 @@ func (o *Operation) probePause(attempt int64) time.Duration {
 // probe asks, under the new lease, what became of the effect of the owner that vanished. done: the claim is settled, b
 // is the answer; else it did not happen and the work may run under this claim.
 func (c *Claim) probe(ctx context.Context) (b Begun, done bool, err error) {
-	state, res, perr := c.e.askProbe(&c.ctx, c.op, c.rec)
+	state, res, perr := c.e.askProbe(&c.ctx, c.op, c.final.rec)
 	switch {
 	case perr == nil && state == StateCompleted:
 		if err := c.Complete(ctx, res); err != nil {
 			return Begun{}, true, err
 		}
 		c.resolved(ctx, "completed")
-		return Begun{Verdict: VerdictReplay, Record: c.rec}, true, nil
+		return Begun{Verdict: VerdictReplay, Record: c.final.rec}, true, nil
 	case perr == nil && state == StateFailed:
 		c.resolved(ctx, "failed")
 		return Begun{}, false, nil
 	}
 	c.resolved(ctx, "in_doubt")
-	pause := c.op.probePause(c.rec.Attempt)
+	pause := c.op.probePause(c.attempt)
 	if err := c.Doubt(ctx, "the probe could not tell"); err != nil {
 		return Begun{}, true, err
 	}
-	rec := c.rec
+	rec := c.final.rec
 	rec.State = StateInDoubt
 	return Begun{Verdict: VerdictInDoubt, Record: rec, RetryAfter: pause}, true, nil
 }
 
 func (c *Claim) resolved(ctx context.Context, outcome string) {
-	c.e.observe(ctx, Event{Kind: "resolve", Outcome: outcome, Operation: c.op.Name, KeyRef: c.Ref(), Attempt: c.rec.Attempt})
+	c.observe(ctx, Event{Kind: "resolve", Outcome: outcome})
 }
 
 // askProbe calls the operation's probe; its panic and Goexit are errors.

@@ -86,7 +86,7 @@ func (e *Engine) InTx(ctx context.Context, fn func(context.Context) error) error
 
 // ask looks for the record of a try whose COMMIT had no answer. nil: it did not happen, and the key is ours again.
 func (t *transaction) ask(ctx context.Context, c *Claim) error {
-	a, err := t.e.store.Acquire(ctx, c.acq)
+	a, err := t.e.store.Acquire(ctx, c.final.completing.Won)
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (t *transaction) ask(ctx context.Context, c *Claim) error {
 		t.won()
 		return errTryAgain
 	}
-	return t.notRun(Begun{Verdict: a.Verdict, Record: a.Record}, c.acq.Token)
+	return t.notRun(Begun{Verdict: a.Verdict, Record: a.Record}, c.token)
 }
 
 // errTryAgain rolls the asking transaction back, so that the work runs in a fresh one.

@@ -86,7 +86,8 @@ func (e *Engine) follow(ctx context.Context, c *call, f *flight, deadline time.T
 	for { // the leader may only be asking the store: then its answer is everybody's
 		known, over := e.flights.ask(f)
 		if over {
-			return f.end.shared(), f.end.Verdict == "", nil
+			b, again := f.answer()
+			return b, again, nil
 		}
 		if known == nil {
 			break
@@ -122,10 +123,8 @@ func (e *Engine) follow(ctx context.Context, c *call, f *flight, deadline time.T
 	case <-ctx.Done():
 		return Begun{}, false, context.Cause(ctx)
 	}
-	if f.end.Verdict == "" {
-		return Begun{}, true, nil
-	}
-	return f.end.shared(), false, nil
+	b, again = f.answer()
+	return b, again, nil
 }
 
 func (e *Engine) waited(c *call, since time.Time) {

@@ -142,7 +142,7 @@ func receiptKeys(k *K) {
 	r := k.fresh()
 	k.put(r, 0)
 	for _, change := range []func(*inbox.Receipt){
-		func(r *inbox.Receipt) { r.Key = r.Key[:31] + string(r.Key[31]^1) },
+		func(r *inbox.Receipt) { r.Key = r.Key[:31] + string([]byte{r.Key[31] ^ 1}) },
 		func(r *inbox.Receipt) { r.Subscriber += "x" },
 		func(r *inbox.Receipt) { r.Subscriber = k.tenant + "X" },
 		func(r *inbox.Receipt) { r.Message.Tenant = k.tenant + " " },

@@ -23,3 +23,13 @@ func TestSQLiteInbox(t *testing.T) {
 	t.Parallel()
 	storetest.RunInbox(t, sqliteSubject, kitCaps(t))
 }
+
+func TestMySQLInbox(t *testing.T) {
+	t.Parallel()
+	t.Run("[messages/I1, I4] MySQL or MariaDB", func(t *testing.T) {
+		t.Parallel()
+		c := kitCaps(t)
+		c.Lanes = true
+		storetest.RunInbox(t, func(t testing.TB) storetest.Subject { return mysqlSubject(t, nil) }, c)
+	})
+}

@@ -15,6 +15,7 @@ import (
 	driver "github.com/go-sql-driver/mysql"
 
 	"github.com/idempo/idempo"
+	"github.com/idempo/idempo/inbox"
 	"github.com/idempo/idempo/mysql"
 )
 
@@ -200,7 +201,9 @@ func TestMySQLMigrate(t *testing.T) {
 		must(t, mysql.Migrate(t.Context(), db, mysql.Options{}))
 		tx, err := db.BeginTx(t.Context(), nil)
 		must(t, err)
-		must(t, tx.QueryRowContext(t.Context(), "select count(*) from idempo_meta").Scan(new(int))) // a metadata lock
+		for _, table := range []string{"meta", "lanes"} { // a metadata lock on a table of each migration
+			must(t, tx.QueryRowContext(t.Context(), "select count(*) from idempo_"+table).Scan(new(int)))
+		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := mysql.Down(ctx, db, mysql.Options{}); err == nil {
@@ -252,6 +255,13 @@ func TestMySQLMigrate(t *testing.T) {
 		must(t, err)
 		_, err = m.Take(t.Context(), idempo.TakeParams{Operations: []string{"leased"}, Limit: 1, Lease: time.Minute})
 		must(t, err)
+		in, err := inbox.New(e, inbox.Options{Subscriber: "granted"})
+		must(t, err)
+		_, err = in.Put(t.Context(), inbox.Message{Source: "orders", ID: "1", Lane: "c-1"})
+		must(t, err)
+		if n, err := in.Once(t.Context(), func(context.Context, inbox.Message) error { return nil }); n != 1 || err != nil {
+			t.Errorf("%d messages, %v", n, err)
+		}
 		if err := mysql.Migrate(t.Context(), m.pool, mysql.Options{}); err == nil || !strings.Contains(err.Error(), "rights that idempo migrate print --grants USER shows") {
 			t.Errorf("migrating without rights: %v", err)
 		}

@@ -108,7 +108,7 @@ func mysqlTables(t testing.TB, c *driver.Config, o mysql.Options) {
 	db := openMySQL(t, c)
 	must(t, mysql.Migrate(t.Context(), db, o))
 	for _, table := range []string{
-		"create table effects (n bigint auto_increment primary key, what varchar(255) not null) engine = InnoDB",
+		"create table effects (n bigint auto_increment primary key, what varbinary(8192) not null) engine = InnoDB",
 		"create table counters (id int primary key, n int not null) engine = InnoDB",
 		"insert into counters values (1, 0), (2, 0)",
 	} {

@@ -175,6 +175,10 @@ func each(t *testing.T, f func(p *place)) {
 		t.Cleanup(func() { _ = p.db.Close() })
 		f(p)
 	})
+	t.Run("mysql", func(t *testing.T) {
+		t.Parallel()
+		f(onMySQL(t))
+	})
 	for _, store := range []string{"pgx", "idempgx"} {
 		t.Run(store, func(t *testing.T) {
 			t.Parallel()

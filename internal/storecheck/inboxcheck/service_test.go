@@ -19,6 +19,7 @@ import (
 	idempgx "github.com/idempo/idempo/contrib/pgx"
 	"github.com/idempo/idempo/inbox"
 	"github.com/idempo/idempo/internal/crashtest"
+	"github.com/idempo/idempo/mysql"
 	"github.com/idempo/idempo/postgres"
 	"github.com/idempo/idempo/sqlite"
 )
@@ -28,7 +29,7 @@ const serviceEnv = "IDEMPO_INBOX_SERVICE"
 
 // config tells a consumer where its store is and where it is to die.
 type config struct {
-	Store, Place, Schema string // sqlite and a file; idempgx or pgx, a DSN and a schema
+	Store, Place, Schema string // sqlite and a file; idempgx or pgx, a DSN and a schema; mysql and a DSN
 	Ledger               string // of the leased guard's effects
 	Halt                 string
 	OnCrash              idempo.OnCrash // leased where it is set
@@ -119,6 +120,16 @@ func (s *consumer) open(ctx context.Context, c config) (idempo.Store, error) {
 			return err
 		}
 		return store, err
+	case "mysql":
+		db, err := sql.Open("mysql", c.Place)
+		if err != nil {
+			return nil, err
+		}
+		s.effect = func(ctx context.Context, id string) error {
+			_, err := mysql.Tx(ctx).ExecContext(ctx, "insert into effects (what) values (?)", id)
+			return err
+		}
+		return mysql.New(ctx, db, mysql.Options{})
 	case "pgx":
 		db, err := sql.Open("pgx", c.Place)
 		if err != nil {

@@ -1,0 +1,1 @@
+delete from {table lanes} where tenant_id = $tenant_id and subscriber = $subscriber and lane = $lane
