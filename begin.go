@@ -15,24 +15,33 @@ import (
 // any: code misuse, without a store call. A key begun again inside its own claim is code nested. Other errors: invalid,
 // not_issued, quota_exceeded, record_unreadable, unavailable. A leased claim that is never settled stops renewing after
 // Operation.MaxRun.
-func (e *Engine) Begin(ctx context.Context, req Request) (Begun, error) {
+func (e *Engine) Begin(ctx context.Context, req Request) (b Begun, err error) {
 	c, err := e.prepare(ctx, req)
 	if err != nil {
 		return Begun{}, err
 	}
-	b, err := e.beginOnly(ctx, c)
-	c.verdict(b, err)
+	t, f := leads, (*flight)(nil)
+	if err = c.placed(); err == nil && !c.inTx {
+		t, f, err = e.turn(c)
+	}
+	if err == nil {
+		err = e.begin(c, t, f, &b)
+	}
+	c.verdict(&b, err)
 	return b, err
 }
 
-func (e *Engine) beginOnly(ctx context.Context, c *call) (Begun, error) {
-	if err := c.placed(); err != nil {
-		return Begun{}, err
+// begin is Begin when it is this call's turn.
+func (e *Engine) begin(c *call, t turn, f *flight, b *Begun) (err error) {
+	switch {
+	case c.inTx:
+		*b, err = e.beginInTx(c.ctx, c)
+	case t == leads:
+		*b, err = e.lead(c.ctx, c, f, func(ctx context.Context, f *flight) (Begun, error) { return e.beginLeased(ctx, c, f) })
+	default:
+		*b = c.told(t, f)
 	}
-	if c.inTx {
-		return e.beginInTx(ctx, c)
-	}
-	return e.lead(ctx, c, func(ctx context.Context, f *flight) (Begun, error) { return e.beginLeased(ctx, c, f) })
+	return err
 }
 
 // placed refuses a guard that does not fit the context.
@@ -47,7 +56,7 @@ func (c *call) placed() error {
 }
 
 // verdict observes how a Begin ended.
-func (c *call) verdict(b Begun, err error) {
+func (c *call) verdict(b *Begun, err error) {
 	ev := Event{Kind: "begin", Verdict: b.Verdict, Attempt: b.Record.Attempt}
 	switch {
 	case err != nil && b.Verdict == "":
@@ -64,9 +73,10 @@ func (e *Engine) beginInTx(ctx context.Context, c *call) (Begun, error) {
 	if c.own {
 		var leader bool
 		if f, leader = e.flights.join(c); !leader {
-			b, again, err := e.follow(ctx, c, f, time.Time{})
-			if !again || err != nil {
-				return b, err
+			if t, err := e.follow(c, f, time.Time{}); err != nil {
+				return Begun{}, err
+			} else if t != anew {
+				return c.told(t, f), nil
 			}
 			f = nil // the store decides
 		}

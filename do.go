@@ -21,30 +21,45 @@ import (
 //
 // fn's context ends with ctx, at MaxRun, and when the lease is lost. After fn has returned the end of ctx changes
 // nothing.
-func (e *Engine) Do(ctx context.Context, req Request, fn func(context.Context, *Claim) (Result, error)) (Begun, error) {
+func (e *Engine) Do(ctx context.Context, req Request, fn func(context.Context, *Claim) (Result, error)) (b Begun, err error) {
 	c, err := e.prepare(ctx, req)
 	if err != nil {
 		return Begun{}, err
 	}
-	var b Begun
-	switch {
-	case c.inTx:
-		b, err = e.doInTx(ctx, c, fn)
-	case c.op.Guard == GuardAtomic:
-		b, err = e.lead(ctx, c, func(ctx context.Context, _ *flight) (Begun, error) { return e.doAtomic(ctx, c, fn) })
-	default:
-		b, err = e.doLeased(ctx, c, fn)
+	t, f := leads, (*flight)(nil)
+	if !c.inTx {
+		t, f, err = e.turn(c)
 	}
-	c.verdict(b, err)
+	if err == nil {
+		err = e.do(c, t, f, fn, &b)
+	}
+	c.verdict(&b, err)
 	if err == nil {
 		err = b.err(c)
 	}
 	return b, err
 }
 
+// do is Do when it is this call's turn.
+func (e *Engine) do(c *call, t turn, f *flight, fn func(context.Context, *Claim) (Result, error), b *Begun) (err error) {
+	switch {
+	case c.inTx:
+		*b, err = e.doInTx(c.ctx, c, fn)
+	case t != leads:
+		*b = c.told(t, f)
+	case c.op.Guard == GuardAtomic:
+		*b, err = e.lead(c.ctx, c, f, func(ctx context.Context, _ *flight) (Begun, error) { return e.doAtomic(ctx, c, fn) })
+	default:
+		*b, err = e.doLeased(c.ctx, c, f, fn)
+	}
+	return err
+}
+
 // doInTx runs in the transaction that ctx carries.
-func (e *Engine) doInTx(ctx context.Context, c *call, fn func(context.Context, *Claim) (Result, error)) (Begun, error) {
-	b, err := e.beginOnly(ctx, c)
+func (e *Engine) doInTx(ctx context.Context, c *call, fn func(context.Context, *Claim) (Result, error)) (b Begun, err error) {
+	if err = c.placed(); err == nil {
+		b, err = e.beginInTx(ctx, c)
+	}
 	if err != nil || b.Claim == nil {
 		return b, err
 	}
@@ -137,9 +152,8 @@ func (c *call) workInTx(ctx context.Context, t *transaction, fn func(context.Con
 }
 
 // doLeased claims, runs fn under the lease and stores what came of it.
-func (e *Engine) doLeased(ctx context.Context, c *call, fn func(context.Context, *Claim) (Result, error)) (b Begun, err error) {
-	b, err = e.beginOnly(ctx, c)
-	if err != nil || b.Claim == nil {
+func (e *Engine) doLeased(ctx context.Context, c *call, f *flight, fn func(context.Context, *Claim) (Result, error)) (b Begun, err error) {
+	if err = e.begin(c, leads, f, &b); err != nil || b.Claim == nil {
 		return b, err
 	}
 	cl := b.Claim

@@ -63,6 +63,7 @@ type call struct {
 	leads   *flight   // what this call leads, once it does
 	first   limited   // of the first Acquire
 	sent    time.Time // when Acquire was first sent: a lease won may run from then on
+	until   time.Time // how long this call waits for another
 	atomic  *atomicCall
 }
 
@@ -325,7 +326,7 @@ func (e *Engine) begun(c *call, a Acquired) (Begun, error) {
 }
 
 // err is what Do returns for a verdict other than run and replay.
-func (b Begun) err(c *call) error {
+func (b *Begun) err(c *call) error {
 	if b.Verdict == VerdictRun || b.Verdict == VerdictReplay && !b.Identity {
 		return nil
 	}

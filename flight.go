@@ -132,12 +132,12 @@ func (f *flights) leave(fl *flight) {
 	f.waiting--
 }
 
-// answer is a duplicate's own copy of how f ended; again: there is none, the store has to be asked.
-func (f *flight) answer() (b Begun, again bool) {
+// share is the turn of a duplicate of f, which has ended.
+func (f *flight) share() turn {
 	if f.end == nil {
-		return Begun{}, true
+		return anew
 	}
-	return f.end.shared(), false
+	return shares
 }
 
 // retryAfter is Record.RetryAfter by this process's monotonic clock.

@@ -14,24 +14,49 @@ const (
 	pollMax = 250 * time.Millisecond
 )
 
-// lead makes one caller per key and process ask the store; the others share its answer or wait for it without a
-// connection. attempt is called by the leader; while it says "in progress" and the caller's wait is not over, it is
-// called again.
-func (e *Engine) lead(ctx context.Context, c *call, attempt func(context.Context, *flight) (Begun, error)) (Begun, error) {
-	deadline := time.Now().Add(c.wait)
+// turn is what a call finds at its key in this process. One caller per key leads: it asks the store, and the others share
+// its answer or wait for it, without a connection. They wait before anything else is on their stacks, so that a crowd is
+// cheap.
+type turn int
+
+const (
+	leads   turn = iota // nobody here is at the key: this call asks the store
+	shares              // the leader's answer is this call's as well
+	differs             // another request has the key
+	waits               // the leader is at work, longer than this call waits
+	anew                // the leader has ended without an answer to share
+)
+
+// turn waits for this call's turn, if need be until deadline; f is its own flight where it leads, else the leader's.
+func (e *Engine) turn(c *call) (t turn, f *flight, err error) {
+	c.until = time.Now().Add(c.wait)
 	for {
 		f, leader := e.flights.join(c)
 		if leader {
-			return e.leadOne(ctx, c, f, deadline, attempt)
+			return leads, f, nil
 		}
-		b, again, err := e.follow(ctx, c, f, deadline)
-		if !again || err != nil {
-			return b, err
+		if t, err = e.follow(c, f, c.until); t != anew || err != nil {
+			return t, f, err
 		}
 	}
 }
 
-func (e *Engine) leadOne(ctx context.Context, c *call, f *flight, deadline time.Time, attempt func(context.Context, *flight) (Begun, error)) (b Begun, err error) {
+// told is the answer to a call that does not lead f.
+func (c *call) told(t turn, f *flight) Begun {
+	rec := Record{Key: c.p.Key, State: StatePending, Guard: c.op.Guard, Owner: c.e.owner}
+	switch t {
+	case shares:
+		return f.end.shared()
+	case differs:
+		rec.Hash, rec.Recipe, rec.Detail = f.hash, f.recipe, f.detail
+		return Begun{Verdict: VerdictMismatch, Record: rec.Clone()}
+	default:
+		return Begun{Verdict: VerdictInProgress, Record: rec, RetryAfter: f.retryAfter()}
+	}
+}
+
+// lead calls attempt for the leader of f; while it says "in progress" and the caller's wait is not over, again.
+func (e *Engine) lead(ctx context.Context, c *call, f *flight, attempt func(context.Context, *flight) (Begun, error)) (b Begun, err error) {
 	kept := false // the flight goes on with a claim that is still at work
 	defer func() {
 		if !kept { // also after a panic or Goexit of the work: exactly one duplicate asks anew
@@ -42,7 +67,7 @@ func (e *Engine) leadOne(ctx context.Context, c *call, f *flight, deadline time.
 	waiting := false
 	defer func() {
 		if waiting {
-			e.waited(c, deadline.Add(-c.wait))
+			e.waited(c, c.until.Add(-c.wait))
 		}
 	}()
 	for {
@@ -50,7 +75,7 @@ func (e *Engine) leadOne(ctx context.Context, c *call, f *flight, deadline time.
 		if err != nil || b.Verdict != VerdictInProgress || c.wait == 0 {
 			break
 		}
-		left := time.Until(deadline)
+		left := time.Until(c.until)
 		if left <= 0 {
 			break
 		}
@@ -71,43 +96,39 @@ func (e *Engine) leadOne(ctx context.Context, c *call, f *flight, deadline time.
 	return b, err
 }
 
-// follow answers a duplicate of a key at work in this process. again: the leader ended without an answer to share, or
-// the caller should ask anew.
-func (e *Engine) follow(ctx context.Context, c *call, f *flight, deadline time.Time) (b Begun, again bool, err error) {
+// follow is the turn of a duplicate of f, which is at work in this process. deadline zero: inside a transaction, which the
+// leader may be waiting for.
+func (e *Engine) follow(c *call, f *flight, deadline time.Time) (turn, error) {
 	same, err := c.matches(f.hash, f.recipe)
-	if err != nil {
-		return Begun{}, false, err
-	}
-	rec := Record{Key: c.p.Key, State: StatePending, Guard: c.op.Guard, Owner: e.owner}
-	if !same {
-		rec.Hash, rec.Recipe, rec.Detail = f.hash, f.recipe, f.detail
-		return Begun{Verdict: VerdictMismatch, Record: rec.Clone()}, false, nil
+	if err != nil || !same {
+		return differs, err
 	}
 	for { // the leader may only be asking the store: then its answer is everybody's
 		known, over := e.flights.ask(f)
 		if over {
-			b, again := f.answer()
-			return b, again, nil
+			return f.share(), nil
 		}
 		if known == nil {
 			break
 		}
-		if deadline.IsZero() { // inside a transaction, which the leader may be waiting for
-			return Begun{}, true, nil
+		if deadline.IsZero() {
+			return anew, nil
 		}
 		select {
 		case <-known:
-		case <-ctx.Done():
-			return Begun{}, false, context.Cause(ctx)
+		case <-c.ctx.Done():
+			return anew, context.Cause(c.ctx)
 		}
 	}
-	busy := Begun{Verdict: VerdictInProgress, Record: rec, RetryAfter: f.retryAfter()}
 	left := time.Until(deadline)
 	if deadline.IsZero() || left <= 0 {
-		return busy, false, nil
+		return waits, nil
 	}
 	if room, over := e.flights.wait(f); !room {
-		return busy, over, nil
+		if over {
+			return anew, nil
+		}
+		return waits, nil
 	}
 	defer e.flights.leave(f)
 	start := time.Now()
@@ -117,14 +138,12 @@ func (e *Engine) follow(ctx context.Context, c *call, f *flight, deadline time.T
 	defer t.Stop()
 	select {
 	case <-f.done:
+		return f.share(), nil
 	case <-t.C:
-		busy.RetryAfter = f.retryAfter()
-		return busy, false, nil
-	case <-ctx.Done():
-		return Begun{}, false, context.Cause(ctx)
+		return waits, nil
+	case <-c.ctx.Done():
+		return anew, context.Cause(c.ctx)
 	}
-	b, again = f.answer()
-	return b, again, nil
 }
 
 func (e *Engine) waited(c *call, since time.Time) {
