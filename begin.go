@@ -16,7 +16,7 @@ import (
 // not_issued, quota_exceeded, record_unreadable, unavailable. A leased claim that is never settled stops renewing after
 // Operation.MaxRun.
 func (e *Engine) Begin(ctx context.Context, req Request) (b Begun, err error) {
-	c, err := e.prepare(ctx, req)
+	c, err := e.prepare(ctx, &req)
 	if err != nil {
 		return Begun{}, err
 	}

@@ -22,7 +22,7 @@ import (
 // fn's context ends with ctx, at MaxRun, and when the lease is lost. After fn has returned the end of ctx changes
 // nothing.
 func (e *Engine) Do(ctx context.Context, req Request, fn func(context.Context, *Claim) (Result, error)) (b Begun, err error) {
-	c, err := e.prepare(ctx, req)
+	c, err := e.prepare(ctx, &req)
 	if err != nil {
 		return Begun{}, err
 	}

@@ -77,13 +77,15 @@ type atomicCall struct {
 	used  bool // claim is in use
 }
 
-func newCall(e *Engine, ctx context.Context, req Request, op *Operation) *call {
+func newCall(e *Engine, ctx context.Context, req *Request, op *Operation) (c *call) {
 	if op == nil || op.Guard != GuardAtomic {
-		return &call{e: e, ctx: ctx, req: req, key: req.Key, op: op}
+		c = &call{}
+	} else {
+		a := &atomicCall{}
+		a.atomic, c = a, &a.call
 	}
-	a := &atomicCall{call: call{e: e, ctx: ctx, req: req, key: req.Key, op: op}}
-	a.atomic = a
-	return &a.call
+	c.e, c.ctx, c.op, c.req, c.key = e, ctx, op, *req, req.Key
+	return c
 }
 
 func (c *call) ref() string { return c.p.Key.Ref() }
@@ -93,7 +95,7 @@ func (c *call) fail(code, hint string) *Error {
 }
 
 // prepare checks everything that needs no store and makes the digests.
-func (e *Engine) prepare(ctx context.Context, req Request) (*call, error) {
+func (e *Engine) prepare(ctx context.Context, req *Request) (*call, error) {
 	c := newCall(e, ctx, req, e.operation(req.Key.Operation))
 	if c.op == nil {
 		return nil, c.fail("misuse", fmt.Sprintf("operation %q is not declared; name it in Config.Operations or Engine.Declare", req.Key))
@@ -279,7 +281,7 @@ func (e *Engine) IssueFor(ctx context.Context, k Key, principal string) (Record,
 // transaction of ctx where there is one. A key that has a record already is not touched; the verdict says what it is.
 // Engine.Run and Taker users pick it up.
 func (e *Engine) Enqueue(ctx context.Context, req Request, due time.Time) (Begun, error) {
-	c, err := e.prepare(ctx, req)
+	c, err := e.prepare(ctx, &req)
 	if err != nil {
 		return Begun{}, err
 	}
