@@ -22,7 +22,7 @@ cross: ## the binary builds for the systems in SYSTEMS
 		CGO_ENABLED=0 GOOS=$${system%/*} GOARCH=$${system#*/} go build -o /dev/null ./cmd/idempo || exit 1; done
 
 test: ## unit, kits, examples; lists what was skipped
-	$(TESTSUM) -count=1 work
+	$(TESTSUM) -count=1 -timeout=30m work
 
 check: lint policy race verify fuzz vuln cross ## what CI runs: lint, test -race -count=1, policy, budgets, verify, fuzz 30 s each
 
@@ -51,7 +51,7 @@ crash: ## kill -9 at every step of a guarded call, again and again; effects coun
 	@.ci/crash
 
 integration: ## the store kit on real databases and drivers (internal/storecheck), the gateway before PocketBase (internal/realcheck)
-	$(TESTSUM) -count=1 ./internal/storecheck/... ./internal/realcheck/...
+	$(TESTSUM) -count=1 -timeout=30m ./internal/storecheck/... ./internal/realcheck/...
 
 bench: ## ratios against the baselines in bench/, with allocations
 	go run ./bench

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -126,7 +127,25 @@ func (s *sum) endPackage(e event, t *test, out io.Writer) {
 			s.failed++
 			fmt.Fprintf(out, "%s", strings.Join(t.output, ""))
 		}
+		s.unended(e.Package, out)
 		fmt.Fprintf(out, "FAIL  %s %.1fs\n", e.Package, e.Elapsed)
+	}
+}
+
+// unended names the tests of pkg that never came to an end, as after a panic or at the time limit, with the start of what
+// was printed last.
+func (s *sum) unended(pkg string, out io.Writer) {
+	for _, id := range slices.Sorted(maps.Keys(s.tests)) {
+		name, ok := strings.CutPrefix(id, pkg+"\x00")
+		if !ok || name == "" {
+			continue
+		}
+		fmt.Fprintf(out, "--- did not end: %s\n", name)
+		output := s.tests[id].output
+		if i := slices.IndexFunc(output, func(l string) bool { return strings.HasPrefix(l, "panic:") }); i >= 0 {
+			fmt.Fprintf(out, "%s", strings.Join(output[i:min(i+40, len(output))], ""))
+		}
+		delete(s.tests, id)
 	}
 }
 

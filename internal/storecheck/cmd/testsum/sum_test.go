@@ -32,6 +32,7 @@ func TestTree(t *testing.T) {
 }
 `,
 		"broken/broken_test.go": "package broken\nimport \"testing\"\nfunc TestX(t *testing.T) { undefined() }\n",
+		"hangs/hangs_test.go":   "package hangs\nimport \"testing\"\nfunc TestHang(t *testing.T) { t.Run(\"leaf\", func(t *testing.T) { <-t.Context().Done() }) }\n",
 		"dies/dies_test.go":     "package dies\nimport (\"os\"; \"testing\")\nfunc TestMain(*testing.M) { os.Exit(3) }\n",
 	} {
 		file := filepath.Join(dir, name)
@@ -42,7 +43,7 @@ func TestTree(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	cmd := exec.CommandContext(t.Context(), "go", "test", "-json", "./...")
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-json", "-timeout=3s", "./...")
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOWORK=off")
 	events, _ := cmd.Output() // it fails: that is the sample
 	var out bytes.Buffer
@@ -55,6 +56,7 @@ func TestTree(t *testing.T) {
 	for _, want := range []string{
 		"ok    sample.test/sample/good", "FAIL  sample.test/sample/bad", "two is not three", "undefined: undefined",
 		"FAIL  sample.test/sample/broken", "FAIL  sample.test/sample/dies",
+		"did not end: TestHang/leaf\npanic: test timed out", "FAIL  sample.test/sample/hangs",
 		"skipped: sample.test/sample/good TestTree/leaf_b/deep: no server on the PATH\n",
 		"skipped: sample.test/sample/good TestLater: set SAMPLE_DSN\n",
 	} {
@@ -62,7 +64,7 @@ func TestTree(t *testing.T) {
 			t.Errorf("the report lacks %q", want)
 		}
 	}
-	if !strings.HasSuffix(got, "\n3 passed, 3 failed, 2 skipped\n") {
+	if !strings.HasSuffix(got, "\n3 passed, 4 failed, 2 skipped\n") {
 		t.Error("the counts are wrong")
 	}
 	if t.Failed() {
