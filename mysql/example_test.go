@@ -54,5 +54,7 @@ func ExamplePrint() {
 	// create table if not exists `idem_audit` (
 	// create table if not exists `idem_meta` (
 	// create table if not exists `idem_digest_keys` (
+	// create table if not exists `idem_receipts` (
+	// create table if not exists `idem_lanes` (
 	// grant select, update on `idem_meta` to 'app'@'10.0.0.1';
 }

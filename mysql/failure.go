@@ -15,19 +15,21 @@ import (
 
 // The numbers of the servers' errors that decide something.
 const (
-	lockTimeout  = 1205
-	deadlock     = 1213
-	snapshotOld  = 1020 // MariaDB with innodb_snapshot_isolation
-	lockNowait   = 3572 // MySQL; MariaDB says lockTimeout
-	noSavepoint  = 1305
-	noTable      = 1146
-	tooLong      = 1406
-	badText      = 1366
-	packetTooBig = 1153
-	shutdown     = 1053
-	killed       = 1927 // MariaDB: the connection was killed
-	disconnected = 4031 // MySQL: idle for too long
-	interrupted  = 1317
+	lockTimeout = 1205
+	deadlock    = 1213
+	snapshotOld = 1020 // MariaDB with innodb_snapshot_isolation
+	lockNowait  = 3572 // MySQL; MariaDB says lockTimeout
+	noSavepoint = 1305
+	noTable     = 1146
+	// of an ALTER TABLE that was done before
+	hasColumn, hasKey, noColumnOrKey = 1060, 1061, 1091
+	tooLong                          = 1406
+	badText                          = 1366
+	packetTooBig                     = 1153
+	shutdown                         = 1053
+	killed                           = 1927 // MariaDB: the connection was killed
+	disconnected                     = 4031 // MySQL: idle for too long
+	interrupted                      = 1317
 )
 
 // reflected finds a server's error number in a driver's error: the field Number of the first error that has one.

@@ -12,7 +12,11 @@ import (
 	"github.com/idempo/idempo/internal/sqlkit"
 )
 
-var _ inbox.Opener = (*Store)(nil)
+var (
+	_ inbox.Opener  = (*Store)(nil)
+	_ inbox.Sweeper = receipts{}
+	_ inbox.Noter   = receipts{}
+)
 
 // Inbox implements inbox.Opener. A lane is the lock of its row: it keeps order and never decides who ran.
 func (s *Store) Inbox() inbox.Store { return receipts{s} }
@@ -166,6 +170,7 @@ func (r receipts) Put(ctx context.Context, p inbox.PutParams) (st inbox.Stored, 
 		"reason", rc.Reason, "holds", rc.Holds, "source", m.Source, "message_id", m.ID, "message_type", m.Type, "lane", m.Lane, "version", m.Version,
 		"headers", sqlkit.Bytes(sqlkit.Headers(m.Headers)), "body", sqlkit.Bytes(m.Body), "position", m.Position, "message_at", sent,
 		"attempts", int64(rc.Attempts), "failures", sqlkit.Bytes(sqlkit.Failures(rc.Failures)), "due", p.Due, "delay", max(p.Delay, 0).Microseconds(),
+		"sealed", rc.Sealed, "body_for", max(p.BodyFor, 0).Microseconds(), "keep_for", max(p.KeepFor, 0).Microseconds(),
 		"at", moment(p.Now), "clock", at(p.Now), "lock", raw("for update")}
 	err = r.write(ctx, "put", func(x *session) error {
 		st = inbox.Stored{}
@@ -194,9 +199,14 @@ func (r receipts) change(ctx context.Context, x *session, p inbox.PutParams, arg
 		return true, err
 	}
 	args = append(args, "changed_at", now)
-	if p.Due {
-		args = append(args, "next_at", now.Add(max(p.Delay, 0)).Truncate(time.Microsecond))
+	later := func(name string, set bool, d time.Duration) {
+		if set {
+			args = append(args, name, now.Add(max(d, 0)).Truncate(time.Microsecond))
+		}
 	}
+	later("next_at", p.Due, p.Delay)
+	later("body_until", p.BodyFor > 0, p.BodyFor)
+	later("gone_at", p.KeepFor > 0, p.KeepFor)
 	_, err = exec(ctx, x.on, r.s.q["receipt_change"].with(nil, args...))
 	return false, err
 }
@@ -277,14 +287,59 @@ func (r receipts) Take(ctx context.Context, p inbox.TakeParams) (taken []inbox.R
 
 // List implements inbox.Store.
 func (r receipts) List(ctx context.Context, p inbox.ListParams) (found []inbox.Receipt, err error) {
-	words := make([]string, len(p.Statuses))
-	for i, word := range p.Statuses {
-		words[i] = string(word)
+	given := func(t time.Time) any {
+		if t.IsZero() {
+			return nil
+		}
+		return t
 	}
-	err = r.read(ctx, "list", func(on queryer) error {
-		found, _, err = r.found(ctx, on, "receipt_list", "tenant_id", p.Tenant, "subscriber", p.Subscriber, "lane", p.Lane, "receipt_key", p.Key,
-			"any_status", len(words) == 0, "statuses", words, "after", p.After, "limit", int64(cmp.Or(p.Limit, 100)), "bodiless", p.WithoutBody, "clock", at(p.Now))
+	err = r.read(ctx, "list", func(on queryer) (err error) {
+		found, err = sqlkit.ListReceipts(p, func(name, status string) ([]inbox.Receipt, error) {
+			found, _, err := r.found(ctx, on, name, "tenant_id", p.Tenant, "subscriber", p.Subscriber, "lane", p.Lane, "receipt_key", p.Key,
+				"message_id", p.ID, "position", p.Position, "status", status, "since", given(p.Since), "until", given(p.Until),
+				"after", p.After, "limit", int64(cmp.Or(p.Limit, 100)), "bodiless", p.WithoutBody, "clock", at(p.Now))
+			return found, err
+		})
 		return err
 	})
 	return found, err
+}
+
+// Sweep implements inbox.Sweeper.
+func (r receipts) Sweep(ctx context.Context, p inbox.SweepParams) (done inbox.Swept, err error) {
+	if carried(ctx) != nil {
+		return done, misuse("sweep", idempo.Key{}, "a sweep has its own transactions")
+	}
+	for name, n := range map[string]*int{"receipt_sweep": &done.Receipts, "receipt_sweep_bodies": &done.Bodies} {
+		err := r.write(ctx, "sweep", func(x *session) error {
+			rows, err := x.on.ExecContext(ctx, r.s.q[name].with(nil, "subscriber", p.Subscriber, "limit", int64(p.Limit), "at", moment(p.Now)).sql)
+			if err != nil {
+				return err
+			}
+			count, err := rows.RowsAffected()
+			*n = int(count)
+			return err
+		})
+		if err != nil {
+			return done, err
+		}
+	}
+	return done, nil
+}
+
+// Note implements inbox.Noter.
+func (r receipts) Note(ctx context.Context, p inbox.NoteParams) error {
+	if len(p.Seen) == 0 {
+		return nil
+	}
+	return r.write(ctx, "note", func(x *session) error {
+		for _, one := range p.Seen {
+			_, err := exec(ctx, x.on, r.s.q["receipt_note"].with(nil, "tenant_id", one.Tenant, "subscriber", p.Subscriber, "receipt_key", one.Key,
+				"times", one.Times, "at", moment(p.Now)))
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }

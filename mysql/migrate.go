@@ -202,7 +202,7 @@ func migrateOnce(ctx context.Context, db *sql.DB, o Options, fn func(sqlkit.Exec
 	if err != nil {
 		return err
 	}
-	x := oneByOne{conn}
+	x := oneByOne{conn, &Store{o: o}}
 	if _, err := x.ExecContext(ctx, first); err != nil {
 		return err
 	}
@@ -210,7 +210,10 @@ func migrateOnce(ctx context.Context, db *sql.DB, o Options, fn func(sqlkit.Exec
 }
 
 // oneByOne sends the statements of a text one after the other: connections take one at a time.
-type oneByOne struct{ *sql.Conn }
+type oneByOne struct {
+	*sql.Conn
+	s *Store // for the numbers of errors
+}
 
 // ExecContext runs the statements of text, which end with a semicolon at the end of a line; the last one gets args.
 func (x oneByOne) ExecContext(ctx context.Context, text string, args ...any) (res sql.Result, err error) {
@@ -225,11 +228,21 @@ func (x oneByOne) ExecContext(ctx context.Context, text string, args ...any) (re
 		if i == len(statements)-1 {
 			with = args
 		}
-		if res, err = x.Conn.ExecContext(ctx, one, with...); err != nil {
+		if res, err = x.Conn.ExecContext(ctx, one, with...); err != nil && !x.done(one, err) {
 			return nil, err
 		}
 	}
 	return res, nil
+}
+
+// done tells an ALTER TABLE that was done before: the server does all of one or nothing, so what it finds there, or does
+// not find any more, is its own.
+func (x oneByOne) done(statement string, err error) bool {
+	switch x.s.number(err) {
+	case hasColumn, hasKey, noColumnOrKey:
+		return strings.HasPrefix(statement, "alter table")
+	}
+	return false
 }
 
 // refusedMigration keeps our own words and shows no text of a driver.

@@ -1,5 +1,5 @@
 -- Receipts of finished messages may be kept: how often they came again, when their body goes and when they go themselves. Body
--- and headers may be encrypted; sealed names the key.
+-- and headers may be encrypted, and sealed names the key.
 alter table {table receipts}
     add column sealed text collate "C" not null default '',
     add column seen bigint not null default 0,

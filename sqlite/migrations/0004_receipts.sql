@@ -1,5 +1,5 @@
 -- Receipts of finished messages may be kept: how often they came again, when their body goes and when they go themselves. Body
--- and headers may be encrypted; sealed names the key.
+-- and headers may be encrypted, and sealed names the key.
 ALTER TABLE {table receipts} ADD COLUMN sealed TEXT NOT NULL DEFAULT '';
 ALTER TABLE {table receipts} ADD COLUMN seen INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE {table receipts} ADD COLUMN seen_at INTEGER;

@@ -1,0 +1,2 @@
+-- Receipts that are over go.
+delete from {table receipts} where subscriber = $subscriber and gone_at <= $at limit $limit
