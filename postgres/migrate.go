@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/idempo/idempo/internal/sqlkit"
@@ -153,6 +154,7 @@ func ledger(db *sql.DB, o Options) (sqlkit.Ledger, error) {
 		Forget: "delete from {table migrations} where version = $1",
 		Read:   "select version, name, sha256, applied_at, applied_by from {table migrations} order by version",
 	}
+	l.Concurrently = func(ctx context.Context, statements []string) error { return makeIndexes(ctx, db, l.Names, statements) }
 	if db == nil {
 		return l, nil // Print fills the names in by itself
 	}
@@ -165,6 +167,66 @@ func ledger(db *sql.DB, o Options) (sqlkit.Ledger, error) {
 		return migrating(ctx, db, l.Names, fn)
 	}
 	return l, nil
+}
+
+// unfinished are the indexes that the statements $2 name and that a build has left, or has not finished yet.
+const unfinished = `select quote_ident(s.nspname) || '.' || quote_ident(c.relname), exists (select from pg_stat_progress_create_index p where p.index_relid = c.oid)
+from pg_index i join pg_class c on c.oid = i.indexrelid join pg_namespace s on s.oid = c.relnamespace
+where not i.indisvalid and s.nspname = $1 and strpos($2, '"' || c.relname || '" on ') > 0`
+
+// makeIndexes runs statements that make indexes without holding up anybody: outside of a transaction. What a killed build has
+// left is dropped and made again; what another process is building is waited for.
+func makeIndexes(ctx context.Context, db *sql.DB, n sqlkit.Names, statements []string) error {
+	for try := 1; ; try++ {
+		left, building, err := unfinishedIndexes(ctx, db, n, statements)
+		for _, index := range left {
+			if err == nil {
+				_, err = db.ExecContext(ctx, "drop index concurrently if exists "+index)
+			}
+		}
+		for _, text := range statements {
+			if err == nil && !building {
+				_, err = db.ExecContext(ctx, text)
+			}
+		}
+		if err == nil && !building {
+			left, building, err = unfinishedIndexes(ctx, db, n, statements) // another may have begun the same one
+		}
+		done := err == nil && !building && len(left) == 0
+		if done || err != nil && !raced(err) || !pause(ctx, time.Duration(min(try, 10))*50*time.Millisecond) {
+			return err
+		}
+	}
+}
+
+// raced reports whether several processes made or dropped one index at once, so that it is to be looked at again.
+func raced(err error) bool {
+	switch sqlState(err) {
+	case "23505", "42P07", "42704", "40P01": // unique_violation in the catalog, duplicate_table, undefined_object, deadlock_detected
+		return true
+	}
+	return false
+}
+
+func unfinishedIndexes(ctx context.Context, db *sql.DB, n sqlkit.Names, statements []string) (left []string, building bool, err error) {
+	rows, err := db.QueryContext(ctx, unfinished, n.Schema, strings.Join(statements, ";\n"))
+	if err != nil {
+		return nil, false, err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var index string
+		var at bool
+		if err := rows.Scan(&index, &at); err != nil {
+			return nil, false, err
+		}
+		if at {
+			building = true
+		} else {
+			left = append(left, index)
+		}
+	}
+	return left, building, rows.Err()
 }
 
 // errNotNow says that another migration, or a lock, stands in the way for the moment.

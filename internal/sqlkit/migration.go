@@ -30,6 +30,7 @@ type Migration struct {
 	SHA256   string // of the whole file, hex
 	Up, Down string
 	Empty    []string
+	Indexes  []string // of a file that runs concurrently: its statements; Up has them without that word
 }
 
 // Applied is one row of table migrations.
@@ -70,6 +71,14 @@ func parse(version int, name string, file []byte) Migration {
 	m := Migration{Version: version, Name: name, SHA256: hex.EncodeToString(sum[:])}
 	up, down, _ := strings.Cut(string(file), "\n-- down\n")
 	m.Up, m.Down = strings.TrimSpace(up)+"\n", strings.TrimSpace(down)
+	if rest, ok := strings.CutPrefix(m.Up, "-- concurrently\n"); ok {
+		m.Up = strings.ReplaceAll(m.Up, "index concurrently ", "index ")
+		for text := range strings.SplitSeq(rest, ";\n") {
+			if text = strings.TrimSpace(text); text != "" {
+				m.Indexes = append(m.Indexes, text)
+			}
+		}
+	}
 	for line := range strings.Lines(m.Down) {
 		if names, ok := strings.CutPrefix(strings.TrimSpace(line), "-- only while empty: "); ok {
 			m.Empty = strings.Split(names, ", ")
@@ -137,33 +146,61 @@ type Ledger struct {
 	// version.
 	Read, Record, Forget string
 	Micros               bool // table migrations keeps its time as microseconds since 1970
+	// Concurrently runs statements outside of any transaction, again where they were cut off before; nil: in one, like all.
+	// Several processes may call it at once.
+	Concurrently func(ctx context.Context, statements []string) error
 }
 
 // Up applies what is pending, a transaction for each migration, so that it can be killed anywhere and run again.
 func (l Ledger) Up(ctx context.Context) error {
-	for {
-		more := false
+	fresh, made := false, 0 // the version whose indexes were made concurrently
+	for first := true; ; first = false {
+		var todo []Migration
+		alone := false
 		err := l.InTx(ctx, func(tx Executor) error {
 			applied, err := l.Applied(ctx, tx)
 			if err != nil {
 				return err
 			}
-			todo, err := Pending(l.All, applied)
-			if err != nil || len(todo) == 0 {
+			fresh = fresh || first && len(applied) == 0
+			if todo, err = Pending(l.All, applied); err != nil || len(todo) == 0 {
 				return err
 			}
 			m := todo[0]
-			more = len(todo) > 1
-			if err := l.exec(ctx, tx, m.Up); err != nil {
-				return fmt.Errorf("migration %s: %w", m.File(), err)
+			alone = m.Indexes != nil && l.Concurrently != nil && !fresh && made != m.Version
+			if alone {
+				return nil
+			}
+			if made != m.Version {
+				if err := l.exec(ctx, tx, m.Up); err != nil {
+					return fmt.Errorf("migration %s: %w", m.File(), err)
+				}
 			}
 			_, err = tx.ExecContext(ctx, l.Record, m.Version, m.Name, m.SHA256)
 			return err
 		})
-		if err != nil || !more {
+		if err == nil && alone {
+			m := todo[0]
+			if err = l.concurrently(ctx, m); err != nil {
+				err = fmt.Errorf("migration %s: %w", m.File(), err)
+			}
+			made = m.Version
+		}
+		if err != nil || !alone && len(todo) <= 1 {
 			return err
 		}
 	}
+}
+
+func (l Ledger) concurrently(ctx context.Context, m Migration) error {
+	texts := make([]string, len(m.Indexes))
+	for i, text := range m.Indexes {
+		var err error
+		if texts[i], err = l.Names.Expand(text, nil); err != nil {
+			return err
+		}
+	}
+	return l.Concurrently(ctx, texts)
 }
 
 // Down takes back the newest migration, unless data would be lost: then it says which table is not empty.
@@ -255,6 +292,11 @@ func (l Ledger) Script(from, to int, head, tail string) (string, error) {
 	var b strings.Builder
 	for _, m := range l.All[from:to] {
 		record := literal(l.Record, strconv.Itoa(m.Version), "'"+m.Name+"'", "'"+m.SHA256+"'")
+		if m.Indexes != nil && l.Concurrently != nil && from > 0 {
+			fmt.Fprintf(&b, "-- %s\n-- Outside of a transaction: an index that is left invalid has to be dropped before this is run again.\n%s;\n%s%s;\n%s\n",
+				m.File(), strings.Join(m.Indexes, ";\n"), head, record, tail)
+			continue
+		}
 		fmt.Fprintf(&b, "-- %s\n%s%s%s;\n%s\n", m.File(), head, m.Up, record, tail)
 	}
 	return l.Names.Expand(b.String(), nil)

@@ -1,6 +1,7 @@
 package sqlkit_test
 
 import (
+	"context"
 	"reflect"
 	"strings"
 	"testing"
@@ -40,6 +41,30 @@ func TestMigrations(t *testing.T) {
 	bad("1_short.sql")
 	bad("0001_Name.sql")
 	bad("0001_name.txt")
+}
+
+// Indexes of tables in use are made outside of a transaction, unless the database is new.
+func TestConcurrently(t *testing.T) {
+	t.Parallel()
+	all, err := sqlkit.Migrations(fstest.MapFS{
+		"m/0001_records.sql":   {Data: []byte("create table {table records} (id int);\n")},
+		"m/0002_add_index.sql": {Data: []byte("-- concurrently\n-- Why.\ncreate index concurrently if not exists {name a} on {table records} (id);\ncreate index concurrently if not exists {name b} on {table records} (id);\n\n-- down\ndrop index {name a};\n")},
+	}, "m")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m := all[1]; len(m.Indexes) != 2 || strings.Contains(m.Up, "index concurrently") || !strings.Contains(m.Up, "create index if not exists {name b}") || all[0].Indexes != nil {
+		t.Fatalf("%+v", m)
+	}
+	l := sqlkit.Ledger{All: all, Names: sqlkit.Names{Quote: '"'}, Record: "record($1, $2, $3)", Concurrently: func(context.Context, []string) error { return nil }}
+	later, err := l.Script(1, 0, "begin;\n", "commit;\n")
+	if err != nil || !strings.Contains(later, "create index concurrently if not exists \"b\" on \"records\" (id);\nbegin;\nrecord(") {
+		t.Errorf("%v, %s", err, later)
+	}
+	fresh, err := l.Script(0, 0, "begin;\n", "commit;\n")
+	if err != nil || strings.Contains(fresh, "index concurrently") {
+		t.Errorf("%v, %s", err, fresh)
+	}
 }
 
 func TestPending(t *testing.T) {
