@@ -57,14 +57,29 @@ func (c *call) placed() error {
 
 // verdict observes how a Begin ended.
 func (c *call) verdict(b *Begun, err error) {
-	ev := Event{Kind: "begin", Verdict: b.Verdict, Attempt: b.Record.Attempt}
+	if c.e.cfg.Observer == nil {
+		return
+	}
+	ev := Event{Kind: "begin", Verdict: b.Verdict, Attempt: b.Record.Attempt, At: c.since, Tenant: c.key.Tenant}
+	if ev.Took = c.decided.Sub(c.since); c.decided.IsZero() {
+		ev.Took = time.Since(c.since)
+	}
 	switch {
 	case err != nil && b.Verdict == "":
 		ev.Class, ev.Err = codeOf(err), err
 	case b.Verdict == VerdictReplay:
 		ev.Age, ev.Trace = b.Record.Now.Sub(b.Record.CompletedAt), b.Record.Trace
+	case b.Verdict == VerdictRun && b.Record.Attempt == 1 && b.Record.Generation <= 1:
+		c.fresh()
 	}
 	c.observe(ev)
+}
+
+// fresh notes a new key, and tells where the same request has come under several.
+func (c *call) fresh() {
+	if n := c.e.fresh.seen(c.p.Hash, c.since); n >= freshLimit {
+		c.observe(Event{Kind: "fresh_key", Count: n})
+	}
 }
 
 // beginInTx claims an atomic key in the transaction of ctx. It never waits: a waiter would hold a connection.

@@ -87,6 +87,7 @@ func (e *Engine) newClaim(ctx context.Context, c *call, a Acquired, f *flight) *
 	cl.ctx.parent, cl.ctx.detached, cl.ctx.deadline, cl.ctx.claim = ctx, true, cl.born.Add(c.op.MaxRun), cl
 	e.running.add(cl)
 	e.flights.run(c.leads)
+	c.decided = cl.born
 	cl.observe(ctx, Event{Kind: "inflight", Count: 1})
 	if s := scopeOf(ctx); s != nil && c.own {
 		s.add(cl)
@@ -122,6 +123,7 @@ func (c *Claim) observe(ctx context.Context, ev Event) {
 		return
 	}
 	ev.Operation, ev.Surface, ev.Guard, ev.KeyRef, ev.Attempt = c.op.Name, c.surface, c.op.Guard, c.Ref(), c.attempt
+	ev.TenantRef = c.e.ring.tenantRef(c.key.Tenant)
 	c.e.observe(ctx, ev)
 }
 
@@ -224,7 +226,7 @@ func (c *Claim) Complete(ctx context.Context, r Result) error {
 	case c.settled != "":
 		return c.fail("complete", "wrong_state", "the claim is "+c.settled)
 	}
-	r = r.clone()
+	r, began := r.clone(), time.Now()
 	final := c.ending()
 	p := &final.completing
 	if err := c.completion(p, r); err != nil {
@@ -233,13 +235,13 @@ func (c *Claim) Complete(ctx context.Context, r Result) error {
 	rec, err := c.write(ctx, lateWrite{op: c.op.Name, complete: p})
 	switch {
 	case errors.Is(err, ErrLeaseLost):
-		c.observe(ctx, Event{Kind: "fenced"})
-		c.outcome(ctx, "lost")
+		c.observe(ctx, Event{Kind: "fenced", Trace: rec.Trace})
+		c.outcome(ctx, "lost", began)
 		c.end(Begun{})
 		return err
 	case errors.Is(err, ErrInDoubt): // saving goes on without this claim
 		c.settled, final.result = "completed", r
-		c.outcome(ctx, "in_doubt")
+		c.outcome(ctx, "in_doubt", began)
 		c.end(Begun{})
 		return err
 	case err != nil:
@@ -250,7 +252,7 @@ func (c *Claim) Complete(ctx context.Context, r Result) error {
 	if r.Failing {
 		outcome = "completed_failing"
 	}
-	c.outcome(ctx, outcome)
+	c.outcome(ctx, outcome, began)
 	if rec.State != StateCompleted { // decided at commit
 		rec = p.completed(final.rec, time.Time{})
 	}
@@ -268,8 +270,11 @@ func (c *Claim) Complete(ctx context.Context, r Result) error {
 	return nil
 }
 
-func (c *Claim) outcome(ctx context.Context, outcome string) {
-	c.observe(ctx, Event{Kind: "complete", Outcome: outcome})
+// outcome observes how the claim ended, by a write that began at began.
+func (c *Claim) outcome(ctx context.Context, outcome string, began time.Time) {
+	if c.e.cfg.Observer != nil {
+		c.observe(ctx, Event{Kind: "complete", Outcome: outcome, At: began, Took: time.Since(began)})
+	}
 }
 
 // record is the record as Complete left it, else rec.
@@ -343,7 +348,7 @@ func (c *Claim) giveBack(ctx context.Context, to State, settled, why string) err
 	case c.settled != "":
 		return c.fail("release", "wrong_state", "the claim is "+c.settled)
 	}
-	outcome := "failed"
+	outcome, began := "failed", time.Now()
 	if to == StateInDoubt {
 		outcome = "in_doubt"
 	}
@@ -358,7 +363,7 @@ func (c *Claim) giveBack(ctx context.Context, to State, settled, why string) err
 		if _, err := c.write(ctx, lateWrite{op: c.op.Name, release: &p}); err != nil {
 			switch {
 			case errors.Is(err, ErrLeaseLost):
-				c.outcome(ctx, "lost")
+				c.outcome(ctx, "lost", began)
 				c.end(Begun{})
 			case errors.Is(err, ErrInDoubt): // saving goes on without this claim
 				c.settled = settled
@@ -368,7 +373,7 @@ func (c *Claim) giveBack(ctx context.Context, to State, settled, why string) err
 		}
 	}
 	c.settled = settled
-	c.outcome(ctx, outcome)
+	c.outcome(ctx, outcome, began)
 	c.end(Begun{})
 	return nil
 }

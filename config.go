@@ -136,6 +136,7 @@ func New(store Store, config Config) (*Engine, error) {
 	}
 	e.sweeper, _ = store.(Sweeper)
 	e.taker, _ = store.(Taker)
+	e.tracer, _ = config.Observer.(Tracer)
 	errs = append(errs, config.check()...)
 	e.cfg = config.withDefaults()
 	e.cfg.Operations = nil

@@ -79,11 +79,12 @@ func (e *Engine) doInTx(ctx context.Context, c *call, fn func(context.Context, *
 // run calls fn under the claim's limits; observed.
 func (c *Claim) run(ctx context.Context, fn func(context.Context, *Claim) (Result, error)) (Result, error) {
 	work := &c.work
+	ctx, _ = c.e.trace(ctx, Event{Kind: "execute", Operation: c.op.Name, Surface: c.surface, Guard: c.op.Guard})
 	work.parent, work.tied, work.claim = ctx, &c.ctx, c
 	start := time.Now()
 	defer func() {
 		work.end(context.Canceled)
-		c.observe(ctx, Event{Kind: "execute", Took: time.Since(start)})
+		c.observe(ctx, Event{Kind: "execute", At: start, Took: time.Since(start)})
 	}()
 	res, err := fn(work, c)
 	if err == nil && c.state() == "" && errors.Is(c.ctx.Err(), context.DeadlineExceeded) {

@@ -29,6 +29,8 @@ type Engine struct {
 	ops     map[string]*Operation
 	flights flights
 	recent  recent
+	fresh   freshKeys
+	tracer  Tracer // nil: none
 	quota   quotas
 	late    late
 
@@ -62,6 +64,8 @@ type call struct {
 	sum     [digestSize]byte
 	leads   *flight   // what this call leads, once it does
 	first   limited   // of the first Acquire
+	since   time.Time // when the call came; zero: nobody observes
+	decided time.Time // when its claim was won; zero: it was not
 	sent    time.Time // when Acquire was first sent: a lease won may run from then on
 	until   time.Time // how long this call waits for another
 	atomic  *atomicCall
@@ -122,6 +126,12 @@ func (e *Engine) prepare(ctx context.Context, req *Request) (*call, error) {
 	}
 	if e.draining.Load() && FromContext(ctx) == nil {
 		return nil, c.fail("unavailable", "the process is draining")
+	}
+	if e.cfg.Observer != nil {
+		c.since = time.Now()
+		if _, trace := e.trace(ctx, Event{Kind: "begin", Operation: c.op.Name, Surface: c.req.Surface, Guard: c.op.Guard}); trace != "" {
+			c.p.Trace = trace
+		}
 	}
 	sum, recipe, err := c.fingerprint("")
 	if err != nil {

@@ -73,8 +73,13 @@ func (k Key) Ref() string {
 	if len(k.ID) != digestSize {
 		return ""
 	}
+	return reference('k', []byte(k.ID))
+}
+
+// reference shows the first 16 bytes of a digest.
+func reference(kind byte, digest []byte) string {
 	var b [28]byte
-	b[0], b[1] = 'k', '_'
-	base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding).Encode(b[2:], []byte(k.ID[:16]))
+	b[0], b[1] = kind, '_'
+	base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding).Encode(b[2:], digest[:16])
 	return string(b[:])
 }

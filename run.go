@@ -109,5 +109,6 @@ func (e *Engine) settleTaken(ctx context.Context, rec Record) {
 		e.warn("storing what a probe found failed", "key_ref", rec.Ref(), "error", err)
 		return
 	}
-	e.observe(ctx, Event{Kind: "resolve", Outcome: outcome, Operation: op.Name, KeyRef: rec.Ref(), Attempt: rec.Attempt})
+	e.observe(ctx, Event{Kind: "resolve", Outcome: outcome, Operation: op.Name, KeyRef: rec.Ref(), Attempt: rec.Attempt, Trace: rec.Trace,
+		TenantRef: e.ring.tenantRef(rec.Key.Tenant)})
 }

@@ -78,7 +78,10 @@ type keyring struct {
 }
 
 // tenantKeys holds reusable MACs per digest key, in the order of the secrets.
-type tenantKeys struct{ key, request []*sync.Pool }
+type tenantKeys struct {
+	key, request []*sync.Pool
+	ref          string
+}
 
 func newKeyring(secrets []Secret) *keyring {
 	r := &keyring{secrets: secrets, recipes: map[string]string{}, tenants: map[string]*tenantKeys{}}
@@ -104,6 +107,13 @@ func (r *keyring) tenant(tenant string) (*tenantKeys, error) {
 		}
 		t.key, t.request = append(t.key, k), append(t.request, q)
 	}
+	if len(r.secrets) > 0 {
+		sub, err := fingerprint.Subkey(r.secrets[0].Value, "tenant", tenant)
+		if err != nil {
+			return nil, err
+		}
+		t.ref = reference('t', sub)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.tenants) >= maxTenantKeys {
@@ -111,6 +121,15 @@ func (r *keyring) tenant(tenant string) (*tenantKeys, error) {
 	}
 	r.tenants[tenant] = t
 	return t, nil
+}
+
+// tenantRef is how a tenant appears in a log: a digest of it under the first digest key. "" if there is none.
+func (r *keyring) tenantRef(tenant string) string {
+	t, err := r.tenant(tenant)
+	if err != nil {
+		return ""
+	}
+	return t.ref
 }
 
 func macPool(secret []byte, purpose, tenant string) (*sync.Pool, error) {

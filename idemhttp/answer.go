@@ -103,6 +103,7 @@ func (x *exchange) notRun(begun idempo.Begun, e *idempo.Error, err error) {
 		}
 		if x.g.rules.MismatchDetail != DetailNone {
 			p.Mismatch = x.g.prints.mismatch(begun.Record, x.r, &x.payload, x.key.Tenant)
+			x.g.m.engine.Report(x.r.Context(), idempo.Event{Kind: "differs", Operation: x.g.op.Name, Surface: "http", KeyRef: p.KeyRef, Members: p.Mismatch.names()})
 		}
 		x.send(p)
 	case "in_doubt":

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -57,6 +58,14 @@ type Mismatch struct {
 	Added []string `json:"added,omitempty"`
 	// Removed counts members that only the first request had.
 	Removed int `json:"removed,omitempty"`
+}
+
+// names are the parts and members that differ.
+func (m *Mismatch) names() []string {
+	if m == nil {
+		return nil
+	}
+	return slices.Concat(m.Parts, m.Changed, m.Added)
 }
 
 // NewProblem is the problem that a code stands for, with the defaults of its row: status, title, detail, retryable, same_key

@@ -34,11 +34,15 @@ func (l eventLog) Observe(ctx context.Context, e idempo.Event) {
 		add("correlation_id", id.correlation)
 	}
 	add("operation", e.Operation)
+	add("tenant_ref", e.TenantRef)
 	add("surface", e.Surface)
 	add("guard", string(e.Guard))
 	add("verdict", string(e.Verdict))
 	add("state", stateOf(e))
 	add("op", e.Op)
+	if e.Kind == "fresh_key" {
+		attrs = append(attrs, slog.Int("keys", e.Count))
+	}
 	if e.Attempt > 0 {
 		attrs = append(attrs, slog.Int64("attempt", e.Attempt))
 	}
@@ -86,7 +90,14 @@ func lineOf(e idempo.Event) (slog.Level, string) {
 		}
 		return slog.LevelDebug, "settled"
 	case "resolve":
-		return slog.LevelInfo, "doubt resolved by probe"
+		if e.Class == "" {
+			return slog.LevelInfo, "doubt resolved by probe"
+		}
+		return slog.LevelInfo, "doubt resolved"
+	case "fresh_key":
+		if e.Count == 3 { // once for each time that it begins
+			return slog.LevelInfo, "one request came under several new keys: this client makes a key per attempt"
+		}
 	case "renew_failed":
 		return slog.LevelWarn, "lease renewal failed"
 	case "lease_lost":

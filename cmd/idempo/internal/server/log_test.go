@@ -106,6 +106,8 @@ func TestEventLog(t *testing.T) {
 		level("ERROR", idempo.Event{Kind: "fenced"})
 		level("ERROR", idempo.Event{Kind: "store", Op: "acquire", Class: "unavailable"})
 		level("WARN", idempo.Event{Kind: "passthrough", Class: "fail_open"})
+		level("INFO", idempo.Event{Kind: "fresh_key", Count: 3})
+		level("", idempo.Event{Kind: "fresh_key", Count: 4})
 		level("", idempo.Event{Kind: "store", Op: "acquire"})
 		level("", idempo.Event{Kind: "store", Op: "renew", Class: "lease_lost"})
 		level("", idempo.Event{Kind: "inflight", Count: 1})
@@ -113,10 +115,10 @@ func TestEventLog(t *testing.T) {
 	t.Run("[operations/M10] the fields", func(t *testing.T) {
 		t.Parallel()
 		ctx := context.WithValue(context.Background(), identityKey{}, identity{"req-1", "corr-1"})
-		got := lines(ctx, idempo.Event{Kind: "complete", Operation: "pay", Surface: "http", KeyRef: "k_x", Guard: idempo.GuardLeased, Outcome: "in_doubt", Attempt: 2,
+		got := lines(ctx, idempo.Event{Kind: "complete", Operation: "pay", Surface: "http", KeyRef: "k_x", TenantRef: "t_x", Guard: idempo.GuardLeased, Outcome: "in_doubt", Attempt: 2,
 			Took: 1500 * time.Microsecond, Trace: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", Class: "unavailable",
 			Err: &idempo.Error{Op: "complete", Code: "unavailable", KeyRef: "k_x"}})
-		want := map[string]any{"key_ref": "k_x", "request_id": "req-1", "correlation_id": "corr-1", "operation": "pay", "surface": "http", "guard": "leased", "state": "in_doubt",
+		want := map[string]any{"key_ref": "k_x", "request_id": "req-1", "correlation_id": "corr-1", "operation": "pay", "tenant_ref": "t_x", "surface": "http", "guard": "leased", "state": "in_doubt",
 			"attempt": 2.0, "duration_ms": 1.5, "trace_id": "0af7651916cd43dd8448eb211c80319c", "span_id": "b7ad6b7169203331", "error_code": "unavailable", "error": "complete k_x: the store is unavailable"}
 		for name, v := range want {
 			if got[0][name] != v {
