@@ -102,7 +102,9 @@ type traced struct {
 	trace func(ctx context.Context, e idempo.Event) (context.Context, string)
 }
 
-func (o traced) Trace(ctx context.Context, e idempo.Event) (context.Context, string) { return o.trace(ctx, e) }
+func (o traced) Trace(ctx context.Context, e idempo.Event) (context.Context, string) {
+	return o.trace(ctx, e)
+}
 
 type mark struct{}
 
@@ -149,7 +151,9 @@ func TestTracer(t *testing.T) {
 		t.Parallel()
 		for _, trace := range []func(context.Context, idempo.Event) (context.Context, string){
 			func(context.Context, idempo.Event) (context.Context, string) { panic("tracer") },
-			func(ctx context.Context, _ idempo.Event) (context.Context, string) { return ctx, strings.Repeat("x", 513) },
+			func(ctx context.Context, _ idempo.Event) (context.Context, string) {
+				return ctx, strings.Repeat("x", 513)
+			},
 		} {
 			e := newEngine(t, idempo.Config{Observer: traced{func(idempo.Event) {}, trace}}, leasedOp)
 			req := request("send", "k", "1")

@@ -19,6 +19,9 @@ var (
 	_ operator.Auditor   = (*Store)(nil)
 	_ operator.Counter   = (*Store)(nil)
 	_ operator.Scanner   = (*Store)(nil)
+
+	_ operator.CounterKeeper = (*Store)(nil)
+	_ operator.Weigher       = (*Store)(nil)
 )
 
 // List implements operator.Lister. Every page looks at all keys.
@@ -213,4 +216,57 @@ func (s *Store) Scan(ctx context.Context, p operator.ScanParams) (operator.Scann
 	}
 	slices.SortFunc(got.Records, func(a, b idempo.Record) int { return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), byKey(a.Key, b.Key)) })
 	return got, nil
+}
+
+// KeepCounters implements operator.CounterKeeper.
+func (s *Store) KeepCounters(ctx context.Context, p operator.KeepCountersParams) (operator.KeptCounters, error) {
+	if err := ctx.Err(); err != nil {
+		return operator.KeptCounters{}, unavailable("counters", idempo.Key{}, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	place := func(a operator.CounterSlot, span time.Duration, start time.Time, process string) int {
+		return cmp.Or(cmp.Compare(a.Span, span), a.Start.Compare(start), strings.Compare(a.Process, process))
+	}
+	for _, slot := range p.Put {
+		slot.Data, slot.Start = bytes.Clone(slot.Data), slot.Start.UTC()
+		at, found := slices.BinarySearchFunc(s.counters, slot, func(a, b operator.CounterSlot) int { return place(a, b.Span, b.Start, b.Process) })
+		if found {
+			s.counters[at] = slot
+		} else {
+			s.counters = slices.Insert(s.counters, at, slot)
+		}
+	}
+	for _, f := range p.Forget {
+		s.counters = slices.DeleteFunc(s.counters, func(a operator.CounterSlot) bool { return a.Span == f.Span && a.Start.Before(f.Start) })
+	}
+	kept := operator.KeptCounters{Now: s.now(time.Time{})}
+	for _, r := range p.Read {
+		for _, a := range s.counters {
+			if a.Span == r.Span && !a.Start.Before(r.Start) {
+				a.Data = bytes.Clone(a.Data)
+				kept.Slots = append(kept.Slots, a)
+			}
+		}
+	}
+	return kept, nil
+}
+
+// Weigh implements operator.Weigher: the packed rows, without what the map around them takes.
+func (s *Store) Weigh(ctx context.Context, p operator.WeighParams) (operator.Weight, error) {
+	if err := ctx.Err(); err != nil {
+		return operator.Weight{}, unavailable("weigh", idempo.Key{}, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w := operator.Weight{Now: s.now(p.Now)}
+	for k, r := range s.rows {
+		if r.key() == k {
+			w.Bytes += int64(len(r.data))
+		}
+	}
+	if len(s.due) > 0 && s.due[0].due <= micros(w.Now) {
+		w.OldestDue = time.UnixMicro(s.due[0].due + yearOne).UTC()
+	}
+	return w, nil
 }

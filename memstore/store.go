@@ -44,6 +44,8 @@ type Store struct {
 	shelf   shelf                          // of inboxes
 	earlier map[idempo.Key][]idempo.Record // attempts that were taken over, settled or retried
 	audit   []operator.Entry               // what operators did
+
+	counters []operator.CounterSlot // ordered by span, start and process
 }
 
 // New returns an empty store.

@@ -20,11 +20,9 @@ func (s *Store) Count(ctx context.Context, p operator.CountParams) (operator.Sta
 }
 
 func (s *Store) count(ctx context.Context, p operator.CountParams) (stats operator.Stats, err error) {
-	var now int64
-	if err := each(ctx, s.db, cut("select $clock").with(nil, "clock", at(p.Now)), func(scan func(...any) error) error { return scan(&now) }); err != nil {
+	if stats.Now, err = s.clock(ctx, p.Now); err != nil {
 		return stats, err
 	}
-	stats.Now = time.UnixMicro(now).UTC()
 	part := []any{"at", stats.Now, "tenant", p.Tenant, "operation", p.Operation}
 	open, err := s.countOpen(ctx, &stats, part)
 	if err != nil {

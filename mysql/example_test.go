@@ -56,5 +56,6 @@ func ExamplePrint() {
 	// create table if not exists `idem_digest_keys` (
 	// create table if not exists `idem_receipts` (
 	// create table if not exists `idem_lanes` (
+	// create table if not exists `idem_counters` (
 	// grant select, update on `idem_meta` to 'app'@'10.0.0.1';
 }

@@ -123,6 +123,7 @@ grant select, insert, update, delete on {table attempts} to WHOM;
 grant select, insert, update, delete on {table digest_keys} to WHOM;
 grant select, insert, update, delete on {table receipts} to WHOM;
 grant select, insert, update, delete on {table lanes} to WHOM;
+grant select, insert, update, delete on {table counters} to WHOM;
 grant select, insert on {table audit} to WHOM;
 grant select, update on {table meta} to WHOM;
 grant select on {table migrations} to WHOM;

@@ -62,15 +62,21 @@ func (s *Store) counted(ctx context.Context, name string, p operator.CountParams
 
 // sampled looks at a share of the table and returns by how much to multiply what was found.
 func (s *Store) sampled(ctx context.Context, p operator.CountParams) (counting, float64, error) {
+	permille, err := s.share(ctx)
+	if err != nil {
+		return counting{}, 0, err
+	}
+	got, err := s.counted(ctx, "count_sample", p, "permille", permille)
+	return got, 1000 / float64(permille), err
+}
+
+// share is how much of the table a sample looks at, in thousandths. A table that was never analysed is read as a whole.
+func (s *Store) share(ctx context.Context) (permille int64, err error) {
 	var rows float64
 	size := s.q["count_rows"].with(nil, "records", s.names.Table("records"))
 	size.Row = func(scan func(...any) error) error { return scan(&rows) }
-	if err := s.run(ctx, nil, size); err != nil {
-		return counting{}, 0, err
-	}
-	permille := max(1, int64(1000*drawn/max(rows, drawn))) // a table that was never analysed is read as a whole
-	got, err := s.counted(ctx, "count_sample", p, "permille", permille)
-	return got, 1000 / float64(permille), err
+	err = s.run(ctx, nil, size)
+	return max(1, int64(1000*drawn/max(rows, drawn))), err
 }
 
 // countOpen counts the running and the doubtful and notes the oldest of them.

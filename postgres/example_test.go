@@ -57,5 +57,6 @@ func ExamplePrint() {
 	// create table "app"."idem_digest_keys" (
 	// create table "app"."idem_receipts" (
 	// create table "app"."idem_lanes" (
+	// create table "app"."idem_counters" (
 	// grant usage on schema "app" to "app_role";
 }

@@ -127,7 +127,7 @@ func Print(o ScriptOptions) (string, error) {
 const grantRights = `-- what a running store needs
 grant usage on schema {schema} to %[1]s;
 grant select, insert, update, delete on {table records}, {table attempts}, {table digest_keys},
-    {table receipts}, {table lanes} to %[1]s;
+    {table receipts}, {table lanes}, {table counters} to %[1]s;
 grant select, insert on {table audit} to %[1]s;
 grant select, update on {table meta} to %[1]s;
 grant select on {table migrations} to %[1]s;

@@ -86,12 +86,12 @@ func kind(name string) string {
 		return "time"
 	case "idempotency_key", "request_hash", "request_detail", "token", "response_headers", "response_body", "body_sha256",
 		"refs", "snapshot", "old_token", "old_refs", "after_key", "ref",
-		"receipt_key", "source", "message_id", "message_type", "lane", "version", "headers", "body", "position", "failures", "wanted":
+		"receipt_key", "source", "message_id", "message_type", "lane", "version", "headers", "body", "position", "failures", "wanted", "data":
 		return "bytea"
 	case "failing", "body_kept", "must", "begin", "archive", "newest", "holds", "due", "bodiless":
 		return "boolean"
 	case "attempt", "generation", "status_code", "body_size", "format", "lock", "start", "old_attempt", "batch", "limit", "after_id", "permille",
-		"rev", "attempts", "delay", "after", "body_for", "keep_for", "times":
+		"rev", "attempts", "delay", "after", "body_for", "keep_for", "times", "span", "begin_at":
 		return "bigint"
 	case "from", "to":
 		return "tid"

@@ -124,6 +124,8 @@ const (
 	needOperator
 	needLister
 	needScanner
+	needCounters
+	needWeigher
 )
 
 func (c testCase) skip(caps Caps, s Subject) string {
@@ -140,6 +142,8 @@ func (c testCase) skip(caps Caps, s Subject) string {
 		{needEnd, s.End != nil, "Subject has no End"},
 		{needOperator, operated(s.Store), "not for operators (operator.Changer, Auditor, Counter, Historian)"},
 		{needScanner, scanned(s.Store), "does not look through its records (operator.Scanner)"},
+		{needCounters, counted(s.Store), "keeps no counters (operator.CounterKeeper)"},
+		{needWeigher, weighed(s.Store), "does not say how big it is (operator.Weigher)"},
 		{needLister, listed(s.Store), "does not list its records (operator.Lister)"},
 		{needPoison, s.Poison != nil, "Subject has no Poison"},
 		{needOwn, s.Own != nil, "Subject has no Own"},
@@ -154,7 +158,7 @@ func (c testCase) skip(caps Caps, s Subject) string {
 // cases returns all of them.
 func cases() []testCase {
 	return slices.Concat(cells(), ruleCases(), keyCases(), resultCases(), issueCases(), aliasCases(), identityCases(), leaseCases(), retentionCases(),
-		sweepCases(), takeCases(), operatorCells(), operatorCases(), listCases(), txCases(), raceCases(), modelCases(), engineCases(), faultCases())
+		sweepCases(), takeCases(), operatorCells(), operatorCases(), listCases(), counterCases(), txCases(), raceCases(), modelCases(), engineCases(), faultCases())
 }
 
 // K is one case at work: the test, the store, fresh keys, and a clock of its own.

@@ -201,7 +201,7 @@ func TestMySQLMigrate(t *testing.T) {
 		must(t, mysql.Migrate(t.Context(), db, mysql.Options{}))
 		tx, err := db.BeginTx(t.Context(), nil)
 		must(t, err)
-		for _, table := range []string{"meta", "receipts"} { // a metadata lock on a table of each migration
+		for _, table := range []string{"meta", "receipts", "counters"} { // a metadata lock on a table of each migration
 			must(t, tx.QueryRowContext(t.Context(), "select count(*) from idempo_"+table).Scan(new(int)))
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

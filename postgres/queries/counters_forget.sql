@@ -1,0 +1,1 @@
+delete from {table counters} where span = $span and start < $begin_at

@@ -1,0 +1,1 @@
+DELETE FROM {table counters} WHERE span = ?1 AND start < ?2
