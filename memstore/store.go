@@ -10,6 +10,7 @@ import (
 
 	"github.com/idempo/idempo"
 	"github.com/idempo/idempo/operator"
+	"github.com/idempo/idempo/outbox"
 )
 
 var (
@@ -46,6 +47,8 @@ type Store struct {
 	audit   []operator.Entry               // what operators did
 
 	counters []operator.CounterSlot // ordered by span, start and process
+	ledger   *ledger                // of the outbox; nil: never used
+	bell     outbox.Bell
 }
 
 // New returns an empty store.

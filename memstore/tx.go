@@ -25,6 +25,8 @@ type Tx struct {
 	one     [1]*change // room for the usual number of changes
 	lost    error      // a Complete that met another winner: the transaction cannot commit
 	shelf   *overlay   // what it did to receipts and lanes; nil: nothing
+	keys    []eventKey // of events, held against other appends
+	waits   *Tx        // who holds the key it waits for
 }
 
 // A change is one record of a transaction.
@@ -303,6 +305,9 @@ func (tx *Tx) end() {
 		for _, id := range tx.shelf.lanes {
 			delete(tx.store.shelf.held, id)
 		}
+	}
+	for _, k := range tx.keys {
+		delete(tx.store.ledger.held, k)
 	}
 	tx.ended, tx.changes, tx.effects = true, nil, nil
 	if tx.done != nil {

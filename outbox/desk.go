@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Desk is what operators see of an outbox and change in it. Every store of idempo has it. Changes are audited in the
+// Desk is what operators see of an outbox and change in it. Changes are audited in the
 // transaction that makes them, by the rules of the store's records.
 type Desk interface {
 	// Status reads how each group stands, and what holds it up. It works with a read-only role and on a standby.
@@ -128,6 +128,34 @@ type ChangeParams struct {
 	DryRun  bool     // says what would happen; nothing is written, audit included
 	Audit   Audit
 	Now     time.Time
+}
+
+// Judge says why the target, which is a now, is not changed: the code of a ChangeOutcome, "" when it is. A target that is
+// not set aside is code not_found.
+func (p ChangeParams) Judge(a Aside, t Target) string {
+	switch {
+	case a.State != t.State || a.Attempts != t.Attempts:
+		return "moved"
+	case p.Action == ActionRetry && a.State != StateQueued:
+		return ""
+	case p.Action == ActionSkip && a.State != StateSkipped:
+		return ""
+	case p.Action == ActionDiscard:
+		return ""
+	}
+	return "wrong_state"
+}
+
+// Apply returns what a judged target becomes; gone: its row goes. replay is a fresh text for Aside.Replay.
+func (p ChangeParams) Apply(a Aside, replay string, now time.Time) (next Aside, gone bool) {
+	a.LastAt, a.NextAt = now, time.Time{}
+	switch p.Action {
+	case ActionRetry:
+		a.State, a.Class, a.Holds, a.Attempts, a.Starts, a.NextAt, a.Replay = StateWaiting, ClassFailed, a.Key != "", 0, 0, now, replay
+	case ActionSkip:
+		a.State, a.Holds = StateSkipped, false
+	}
+	return a, p.Action == ActionDiscard
 }
 
 // Target is one event as the operator saw it.

@@ -189,8 +189,8 @@ func (o RelayOptions) check() (errs []error) {
 	return errs
 }
 
-// matches reports whether a topic is one of globs.
-func matches(globs []string, topic string) bool {
+// Match reports whether a topic is one of globs, in which * is any text.
+func Match(globs []string, topic string) bool {
 	for _, g := range globs {
 		if ok, err := path.Match(g, topic); ok && err == nil {
 			return true

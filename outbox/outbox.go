@@ -39,7 +39,8 @@ func New(store idempo.Store, o Options) (*Outbox, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	return &Outbox{tx: tx, join: join, store: s.Outbox(), o: o}, nil
+	log, _ := s.Outbox()
+	return &Outbox{tx: tx, join: join, store: log, o: o}, nil
 }
 
 // Options returns the settings with their defaults.

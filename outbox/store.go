@@ -7,8 +7,8 @@ import (
 
 // Opener is a store that keeps an outbox beside its records. New and NewRelay ask the store for it.
 type Opener interface {
-	// Outbox returns the outbox of the store, the same one each time. It does no I/O.
-	Outbox() Store
+	// Outbox returns the outbox of the store, and what operators see of it, which may be the same value. It does no I/O.
+	Outbox() (Store, Desk)
 }
 
 // Store keeps the log of events, and for each group how far it is published and what is set aside. It sends nothing and
@@ -23,8 +23,9 @@ type Opener interface {
 // method is a short transaction of its own and holds nothing when it returns · 10 errors are *idempo.Error, as of
 // idempo.Store, and the sentinels of this package. All methods are safe for concurrent use.
 //
-// A store may have fewer partitions than 64: one, where one relay reads per group and others stand by (Held.Total).
-// What else it can do it says by Desk, Keeper, Beller, Waker and Listener.
+// A store may have fewer partitions than 64: one, where one relay reads per group and others stand by (Held.Total). The
+// partition of a row is then that of its event modulo Total.
+// What else it can do it says by Keeper, Beller, Waker and Listener.
 type Store interface {
 	// Append writes p.Rows to the log, in the transaction that ctx carries: ErrNoTx where it carries none, or one that is
 	// over. With p.Lock it first takes a lock on each (tenant, key), in sorted order, until the transaction's end, and
@@ -43,16 +44,17 @@ type Store interface {
 	// partition are in order; what they cost does not grow with the backlog. It tells p.Group's epoch, also where p.From
 	// is empty. It takes no lock, and where nothing is new it writes nothing and is one round trip.
 	//
-	// Row.Blocked says whether a row of p.Group that is set aside and holds the same key was there at the time of the call.
+	// Row.Blocked says whether, at the time of the call, the event itself is set aside in p.Group, or one that holds its
+	// key.
 	Read(ctx context.Context, p ReadParams) (Page, error)
 	// Move stores for each of p.To how far everything is published, and with it what is set aside, in one transaction.
 	// What belongs to a partition whose owner and fence are no longer p's is not written, and the partition is in Lost;
-	// all else is written. A cursor that moves, or a row that is gone, ends the count of Lease.Starts.
+	// all else is written. Any of it is progress: Lease.Starts is 0 then.
 	Move(ctx context.Context, p MoveParams) (Moved, error)
 	// Take hands out what is set aside in p.From and due. A row is a head if no earlier row that holds has the same tenant
-	// and key; one without key always is. A head is due if it is queued, or waiting and NextAt has come; dead and skipped
-	// ones never are, nor those of a paused topic. Each head gets Starts + 1 and is due again after p.Lease only, committed
-	// before Take returns. Behind each head come up to p.Behind queued rows of its key, in order, unchanged.
+	// and key; one without key always is. A head is due if it is queued or waiting and NextAt has come (zero: it has); dead and skipped
+	// ones never are, nor those of a paused topic. Each head gets Starts + 1 and is due again after p.Lease only, or when its
+	// partition has got another fence, committed before Take returns. Behind each head come up to p.Behind queued rows of its key, in order, unchanged.
 	Take(ctx context.Context, p TakeParams) (Taken, error)
 }
 
@@ -160,7 +162,7 @@ type Lease struct {
 	Partition int
 	Fence     int64
 	Cursor    Cursor // as stored
-	Starts    int    // owners since the last progress, this one included, of which the earlier lapsed
+	Starts    int    // owners that lapsed since the last progress
 }
 
 // ReadParams ask for what is new.
@@ -198,9 +200,10 @@ type MoveParams struct {
 
 // Setting is what became of an event that is set aside, or is now. Its partition is in MoveParams.To.
 type Setting struct {
-	// Row is the event. Where New is false only Partition and Seq count, and one that is not set aside is left alone.
+	// Row is the event. Where New is false only Partition and Seq count; one that is not set aside, or was skipped, is left
+	// alone, but that a skipped one goes when it is published.
 	Row Row
-	New bool // the event comes from the log and is set aside now
+	New bool // the event comes from the log and is set aside now; one that is set aside already is left alone
 	// State from now on. StatePublished: the row goes.
 	State    State
 	Class    Class

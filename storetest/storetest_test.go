@@ -31,3 +31,10 @@ func TestMemstoreInbox(t *testing.T) {
 		storetest.RunInbox(t, storetest.Memory, storetest.Caps{Tx: true, Lanes: true})
 	})
 }
+
+func TestMemstoreOutbox(t *testing.T) {
+	t.Parallel()
+	t.Run("memstore keeps an outbox", func(t *testing.T) {
+		storetest.RunOutbox(t, storetest.Memory, storetest.Caps{Tx: true, Lanes: true})
+	})
+}
