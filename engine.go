@@ -81,6 +81,7 @@ type atomicCall struct {
 	used  bool // claim is in use
 }
 
+//go:noinline // its frame is large, and what follows is deep
 func newCall(e *Engine, ctx context.Context, req *Request, op *Operation) (c *call) {
 	if op == nil || op.Guard != GuardAtomic {
 		c = &call{}
@@ -98,52 +99,76 @@ func (c *call) fail(code, hint string) *Error {
 	return &Error{Op: "begin", Code: code, KeyRef: c.ref(), Hint: hint}
 }
 
-// prepare checks everything that needs no store and makes the digests.
+// prepare checks everything that needs no store and makes the digests. Its parts come one after the other, so that the stack
+// of a call that only waits stays small.
 func (e *Engine) prepare(ctx context.Context, req *Request) (*call, error) {
 	c := newCall(e, ctx, req, e.operation(req.Key.Operation))
-	if c.op == nil {
-		return nil, c.fail("misuse", fmt.Sprintf("operation %q is not declared; name it in Config.Operations or Engine.Declare", req.Key))
+	err := c.check()
+	if err == nil {
+		err = e.place(ctx, c)
 	}
-	if why := req.Key.check(); why != "" {
-		return nil, c.fail("invalid", why)
+	if err == nil {
+		err = c.digest()
 	}
-	if c.op.SQL && (len(req.Input) != 1 || req.DigestFunc != nil || req.Principal != "") {
-		return nil, c.fail("invalid", "an operation with SQL takes exactly one Input field, no DigestFunc and no Principal")
+	if err == nil {
+		err = c.free()
 	}
-	if len(req.Recipe) > 2048 || len(req.Detail) > 2048 {
-		return nil, c.fail("invalid", "Recipe and Detail: at most 2 KiB each")
+	if err == nil && e.cfg.Observer != nil {
+		c.came()
 	}
-	if err := e.place(ctx, c); err != nil {
-		return nil, err
+	if err == nil {
+		c.p.Hash, c.p.Recipe, err = c.fingerprint("")
 	}
-	if err := c.digest(); err != nil {
-		return nil, err
-	}
-	for outer := FromContext(ctx); outer != nil; outer = outer.parent {
-		if outer.e == e && outer.stored == c.p.Key {
-			return nil, c.fail("nested", "the key is begun already in this context; complete that claim")
-		}
-	}
-	if e.draining.Load() && FromContext(ctx) == nil {
-		return nil, c.fail("unavailable", "the process is draining")
-	}
-	if e.cfg.Observer != nil {
-		c.since = time.Now()
-		if _, trace := e.trace(ctx, Event{Kind: "begin", Operation: c.op.Name, Surface: c.req.Surface, Guard: c.op.Guard}); trace != "" {
-			c.p.Trace = trace
-		}
-	}
-	sum, recipe, err := c.fingerprint("")
 	if err != nil {
 		return nil, err
 	}
-	c.p.Hash, c.p.Recipe, c.p.Detail = sum, recipe, bytes.Clone(req.Detail)
+	c.p.Detail = bytes.Clone(req.Detail)
 	c.wait = req.Wait
 	if c.wait == 0 {
 		c.wait = e.cfg.Wait
 	}
 	c.wait = min(max(c.wait, 0), time.Minute)
 	return c, nil
+}
+
+// check refuses a request that is not legal.
+func (c *call) check() error {
+	req := &c.req
+	if c.op == nil {
+		return c.fail("misuse", fmt.Sprintf("operation %q is not declared; name it in Config.Operations or Engine.Declare", req.Key))
+	}
+	if why := req.Key.check(); why != "" {
+		return c.fail("invalid", why)
+	}
+	if c.op.SQL && (len(req.Input) != 1 || req.DigestFunc != nil || req.Principal != "") {
+		return c.fail("invalid", "an operation with SQL takes exactly one Input field, no DigestFunc and no Principal")
+	}
+	if len(req.Recipe) > 2048 || len(req.Detail) > 2048 {
+		return c.fail("invalid", "Recipe and Detail: at most 2 KiB each")
+	}
+	return nil
+}
+
+// came notes when an observed call came, and the trace that its Tracer gives it.
+func (c *call) came() {
+	c.since = time.Now()
+	if _, trace := c.e.trace(c.ctx, Event{Kind: "begin", Operation: c.op.Name, Surface: c.req.Surface, Guard: c.op.Guard}); trace != "" {
+		c.p.Trace = trace
+	}
+}
+
+// free refuses a key that is begun in this context already, and new work while the process drains.
+func (c *call) free() error {
+	inner := FromContext(c.ctx)
+	for outer := inner; outer != nil; outer = outer.parent {
+		if outer.e == c.e && outer.stored == c.p.Key {
+			return c.fail("nested", "the key is begun already in this context; complete that claim")
+		}
+	}
+	if inner == nil && c.e.draining.Load() {
+		return c.fail("unavailable", "the process is draining")
+	}
+	return nil
 }
 
 // place says whether the guard fits the context: atomic work needs a transaction, leased work must not have one.
@@ -162,34 +187,37 @@ func (e *Engine) place(ctx context.Context, c *call) (err error) {
 }
 
 // digest fills the parameters of Acquire that do not depend on the record.
-func (c *call) digest() error {
+func (c *call) digest() (err error) {
+	c.p.Guard, c.p.OnCrash, c.p.Lease = c.op.Guard, c.op.OnCrash, c.op.Lease
+	c.p.RequireIssued, c.p.StartMark = c.op.Issued, c.op.StartMark
+	c.p.Token, c.p.Owner, c.p.Surface, c.p.Trace = newToken(), c.e.owner, c.req.Surface, c.req.Trace
+	c.p.Key = Key{Tenant: c.key.Tenant, Operation: c.key.Operation}
 	if c.op.SQL {
-		c.p.Key = Key{c.key.Tenant, c.key.Operation, sqlDigest(c.key)}
+		c.p.Key.ID = sqlDigest(c.key)
 	} else {
-		main, others, err := c.e.ring.digests(c.key, c.req.Principal, "id")
-		if err != nil {
-			return err
-		}
-		c.p.Key, c.p.Aliases = Key{c.key.Tenant, c.key.Operation, main}, others
+		c.p.Key.ID, c.p.Aliases, err = c.e.ring.digests(&c.key, c.req.Principal, "id")
 	}
+	if err == nil && (len(c.req.Unique) > 0 || c.req.Snapshot != nil) {
+		err = c.digestMore()
+	}
+	return err
+}
+
+// digestMore is digest for business identities and a snapshot.
+func (c *call) digestMore() error {
 	for _, u := range c.req.Unique {
-		main, others, err := c.e.ring.digests(Key{c.key.Tenant, c.key.Operation, u}, c.req.Principal, "identity")
+		main, others, err := c.e.ring.digests(&Key{c.key.Tenant, c.key.Operation, u}, c.req.Principal, "identity")
 		if err != nil {
 			return err
 		}
 		c.p.Unique = append(append(c.p.Unique, main), others...)
 	}
-	c.p.Guard, c.p.OnCrash, c.p.Lease = c.op.Guard, c.op.OnCrash, c.op.Lease
-	c.p.RequireIssued, c.p.StartMark = c.op.Issued, c.op.StartMark
-	c.p.Token, c.p.Owner, c.p.Surface, c.p.Trace = newToken(), c.e.owner, c.req.Surface, c.req.Trace
-	if c.req.Snapshot != nil {
-		sealed, err := c.e.sealSnapshot(c.p.Key, c.req.Snapshot)
-		if err != nil {
-			return err
-		}
-		c.p.Snapshot = sealed
+	if c.req.Snapshot == nil {
+		return nil
 	}
-	return nil
+	sealed, err := c.e.sealSnapshot(c.p.Key, c.req.Snapshot)
+	c.p.Snapshot = sealed
+	return err
 }
 
 func deriveFor(k Key, generation int64, label string) string {

@@ -153,20 +153,13 @@ func (m *mac) sum() []byte {
 
 // digests returns the digest of the identity (tenant, operation, principal if set, id) under the first digest key, and
 // under the others.
-func (r *keyring) digests(k Key, principal, kind string) (main string, others []string, err error) {
+func (r *keyring) digests(k *Key, principal, kind string) (main string, others []string, err error) {
 	t, err := r.tenant(k.Tenant)
 	if err != nil {
 		return "", nil, err
 	}
 	for i, pool := range t.key {
-		m := pool.Get().(*mac)
-		m.in = fingerprint.Append(m.in[:0], k.Tenant, k.Operation)
-		if principal != "" {
-			m.in = fingerprint.Append(m.in, "principal", principal)
-		}
-		m.in = fingerprint.Append(m.in, kind, k.ID)
-		d := string(m.sum())
-		pool.Put(m)
+		d := digestOf(pool, k, principal, kind)
 		if i == 0 {
 			main = d
 		} else {
@@ -174,6 +167,19 @@ func (r *keyring) digests(k Key, principal, kind string) (main string, others []
 		}
 	}
 	return main, others, nil
+}
+
+// digestOf is the digest of one identity under one key.
+func digestOf(pool *sync.Pool, k *Key, principal, kind string) string {
+	m := pool.Get().(*mac)
+	m.in = fingerprint.Append(m.in[:0], k.Tenant, k.Operation)
+	if principal != "" {
+		m.in = fingerprint.Append(m.in, "principal", principal)
+	}
+	m.in = fingerprint.Append(m.in, kind, k.ID)
+	d := string(m.sum())
+	pool.Put(m)
+	return d
 }
 
 // request returns the pool of fingerprint MACs of a tenant under the digest key id ("" is the first).
