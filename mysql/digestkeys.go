@@ -7,7 +7,10 @@ import (
 	"github.com/idempo/idempo/operator"
 )
 
-var _ operator.DigestKeeper = (*Store)(nil)
+var (
+	_ operator.DigestKeeper     = (*Store)(nil)
+	_ operator.DigestKeyCounter = (*Store)(nil)
+)
 
 // KeepDigestKeys implements operator.DigestKeeper. The keys stand in table digest_keys; the row of table meta, locked,
 // orders those who start at once.
@@ -36,10 +39,7 @@ func (s *Store) keepDigestKeys(ctx context.Context, x *session, p operator.Diges
 	if err != nil {
 		return found, err
 	}
-	found, unused, err := p.Compare(known, func(id string) (n int64, err error) {
-		err = each(ctx, x.on, s.q["digest_key_use"].with(nil, "id", id), func(scan func(...any) error) error { return scan(&n) })
-		return n, err
-	})
+	found, unused, err := p.Compare(known, func(id string) (int64, error) { return s.madeWith(ctx, x.on, id) })
 	if err != nil || !found.OK() {
 		return found, err
 	}
@@ -54,4 +54,15 @@ func (s *Store) keepDigestKeys(ctx context.Context, x *session, p operator.Diges
 		}
 	}
 	return found, nil
+}
+
+// CountDigestKey implements operator.DigestKeyCounter.
+func (s *Store) CountDigestKey(ctx context.Context, id string) (int64, error) {
+	n, err := s.madeWith(ctx, s.db, id)
+	return n, s.failed("count digest key", idempo.Key{}, err, reading)
+}
+
+func (s *Store) madeWith(ctx context.Context, on queryer, id string) (n int64, err error) {
+	err = each(ctx, on, s.q["digest_key_use"].with(nil, "id", id), func(scan func(...any) error) error { return scan(&n) })
+	return n, err
 }

@@ -22,6 +22,13 @@ type DigestKeeper interface {
 	KeepDigestKeys(ctx context.Context, p DigestKeysParams) (DigestKeys, error)
 }
 
+// DigestKeyCounter is a store that can say whether a digest key is still needed. Without it a rotation's last step is a guess.
+type DigestKeyCounter interface {
+	// CountDigestKey returns how many records were made with the key of that id, at least: counting stops at 100,000. It takes
+	// no lock and writes nothing.
+	CountDigestKey(ctx context.Context, id string) (int64, error)
+}
+
 // DigestKeysParams are the digest keys of a process.
 type DigestKeysParams struct {
 	Keys []DigestKey

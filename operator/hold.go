@@ -15,14 +15,22 @@ type Holder interface {
 	Holder(ctx context.Context, key idempo.Key) (Held, error)
 }
 
-// Held is a transaction that runs a key.
+// Snapshots is a store that can tell who keeps its database from cleaning up: while somebody may still read a version of a row,
+// it stays, tables grow, and an outbox that waits for open transactions does not move. Without it nobody is known to.
+type Snapshots interface {
+	// OldestSnapshot returns the transaction, or what stands for one, whose view of the database is the oldest; the zero Held
+	// says that there is none. Its own session does not count. It waits for nobody and writes nothing.
+	OldestSnapshot(ctx context.Context) (Held, error)
+}
+
+// Held is a transaction that runs a key, or holds a snapshot.
 type Held struct {
 	Session     string // of the database
 	Application string // as the session names itself
 	Since       time.Time
 }
 
-// IsZero reports whether nobody holds the key.
+// IsZero reports whether nobody is known.
 func (h Held) IsZero() bool { return h == Held{} }
 
 // held asks who runs a key that has no row, or one that an open transaction may be replacing.

@@ -7,7 +7,10 @@ import (
 	"github.com/idempo/idempo/operator"
 )
 
-var _ operator.DigestKeeper = (*Store)(nil)
+var (
+	_ operator.DigestKeeper     = (*Store)(nil)
+	_ operator.DigestKeyCounter = (*Store)(nil)
+)
 
 // KeepDigestKeys implements operator.DigestKeeper. The keys stand in table digest_keys; a transaction-level advisory lock orders
 // those who start at once: each reads after it got the lock.
@@ -55,10 +58,23 @@ func (s *Store) compare(ctx context.Context, tx PortTx, p operator.DigestKeysPar
 	if err := s.port.Run(ctx, tx, read); err != nil {
 		return found, nil, err
 	}
-	return p.Compare(known, func(id string) (n int64, err error) {
-		count := s.q["digest_key_use"].with(nil, "id", id)
-		count.Row = func(scan func(...any) error) error { return scan(&n) }
-		err = s.port.Run(ctx, tx, count)
-		return n, err
+	return p.Compare(known, func(id string) (int64, error) {
+		return s.madeWith(id, func(st Statement) error { return s.port.Run(ctx, tx, st) })
 	})
+}
+
+// CountDigestKey implements operator.DigestKeyCounter.
+func (s *Store) CountDigestKey(ctx context.Context, id string) (int64, error) {
+	n, err := s.madeWith(id, func(st Statement) error { return s.run(ctx, nil, st) })
+	if err != nil {
+		return 0, unread("count digest key", idempo.Key{}, err)
+	}
+	return n, nil
+}
+
+func (s *Store) madeWith(id string, run func(Statement) error) (n int64, err error) {
+	count := s.q["digest_key_use"].with(nil, "id", id)
+	count.Row = func(scan func(...any) error) error { return scan(&n) }
+	err = run(count)
+	return n, err
 }

@@ -2,12 +2,16 @@ package sqlite
 
 import (
 	"context"
+	"database/sql"
 
 	"github.com/idempo/idempo"
 	"github.com/idempo/idempo/operator"
 )
 
-var _ operator.DigestKeeper = (*Store)(nil)
+var (
+	_ operator.DigestKeeper     = (*Store)(nil)
+	_ operator.DigestKeyCounter = (*Store)(nil)
+)
 
 // KeepDigestKeys implements operator.DigestKeeper. The keys stand in table meta; the write lock orders those who start at once.
 func (s *Store) KeepDigestKeys(ctx context.Context, p operator.DigestKeysParams) (found operator.DigestKeys, err error) {
@@ -67,6 +71,21 @@ func (x *session) madeWith(id string) (n int64, err error) {
 	if err != nil {
 		return 0, err
 	}
+	return number(rows)
+}
+
+// CountDigestKey implements operator.DigestKeyCounter.
+func (s *Store) CountDigestKey(ctx context.Context, id string) (int64, error) {
+	rows, err := s.readRows(ctx, "digest_key_use", id)
+	if err != nil {
+		return 0, failure("count digest key", idempo.Key{}, err, false)
+	}
+	n, err := number(rows)
+	return n, failure("count digest key", idempo.Key{}, err, false)
+}
+
+// number reads the number of the one row, and closes rows.
+func number(rows *sql.Rows) (n int64, err error) {
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {
 		if err := rows.Scan(&n); err != nil {

@@ -1,24 +1,20 @@
 package cli
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"log/slog"
+	"net"
+	"net/netip"
 	"os"
 	"runtime"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/idempo/idempo"
 	"github.com/idempo/idempo/cmd/idempo/internal/config"
 	"github.com/idempo/idempo/cmd/idempo/internal/database"
 	"github.com/idempo/idempo/cmd/idempo/internal/server"
-	"github.com/idempo/idempo/operator"
 )
 
 // finding is one line of the doctor.
@@ -33,8 +29,9 @@ func (a *app) doctorCommand() *cobra.Command {
 	var strict bool
 	c := &cobra.Command{
 		Use: "doctor", Short: "look for settings and conditions that weaken what idempo promises",
-		Long: "Look at configuration, store, schema, digest keys, files and keys in doubt, and say of each\n" +
-			"whether it is ok, with the fix where it is not. It changes nothing.",
+		Long: "Look at configuration, store, schema, pooler, clocks, digest keys, files, what waits to be\n" +
+			"purged and keys in doubt, and say of each whether it is ok, with the fix where it is not.\n" +
+			"It changes nothing.",
 		Example:     "idempo doctor --store ./idempo.db\nidempo doctor --store ./idempo.db --json --strict",
 		Annotations: exits(exitNo, exitWarnings, exitInterrupted),
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -58,6 +55,7 @@ func (a *app) doctorCommand() *cobra.Command {
 type doctor struct {
 	a        *app
 	findings []finding
+	old      []string // ids of digest keys that make no new records
 }
 
 func (d *doctor) ok(check, format string, args ...any) {
@@ -92,6 +90,7 @@ func (d *doctor) examine(ctx context.Context, c *cobra.Command) {
 	d.settings(s)
 	d.digestKeys(s)
 	d.encryption(s)
+	d.token(s)
 	d.store(ctx, s)
 }
 
@@ -106,6 +105,11 @@ func (d *doctor) settings(s *config.Settings) {
 		}
 		if r.Fingerprint == "none" {
 			d.warn("routes", "remove fingerprint: none", "%s answers any request that has a known key", r.Operation)
+		}
+	}
+	if host, _, err := net.SplitHostPort(s.Listen.Admin); err == nil && host != "localhost" {
+		if ip, err := netip.ParseAddr(host); err != nil || !ip.IsLoopback() {
+			d.warn("listeners", "bind listen.admin to 127.0.0.1, or keep it behind a proxy with TLS", "the dashboard listens beyond this machine, at %s", s.Listen.Admin)
 		}
 	}
 	if !s.Store.Strict {
@@ -123,16 +127,40 @@ func (d *doctor) digestKeys(s *config.Settings) {
 		d.warn("digest keys", "idempo serve makes one; or name one in security.digest_keys", "%v", err)
 	case err != nil:
 		d.bad("digest keys", "see the message", "%v", err)
-	case len(secrets) > 1:
-		d.warn("digest keys", "drop the last one once no record lives under it", "%d keys: a rotation is under way", len(secrets))
-	default:
+	case len(secrets) == 1:
 		d.ok("digest keys", "one, id %s", secrets[0].ID)
 	}
-	if len(s.Keys) > 0 || runtime.GOOS == "windows" {
+	for _, k := range secrets[min(1, len(secrets)):] {
+		d.old = append(d.old, k.ID)
+	}
+	if len(s.Keys) == 0 {
+		d.private(server.DigestKeyFile(s))
+	}
+}
+
+// private wants a file that holds a secret, and is there, to be its owner's alone. Files that the configuration names are looked
+// at where they are read.
+func (d *doctor) private(file string) {
+	if st, err := os.Stat(file); err == nil && runtime.GOOS != "windows" && st.Mode().Perm()&0o077 != 0 {
+		d.bad("files", "chmod 600 "+file, "others can read %s", file)
+	}
+}
+
+// longestToken is how old the token of the dashboard may be.
+const longestToken = 365 * 24 * time.Hour
+
+// token looks at the token that idempo serve has made.
+func (d *doctor) token(s *config.Settings) {
+	file := server.TokenFile(s)
+	st, err := os.Stat(file)
+	if s.Dashboard.Auth != "token" || err != nil {
 		return
 	}
-	if st, err := os.Stat(server.DigestKeyFile(s)); err == nil && st.Mode().Perm()&0o077 != 0 {
-		d.bad("files", "chmod 600 "+server.DigestKeyFile(s), "others can read %s", server.DigestKeyFile(s))
+	d.private(file)
+	if age := time.Since(st.ModTime()); age > longestToken {
+		d.warn("token", "remove "+file+" and start idempo serve again: it makes another", "the dashboard's token was made %s and never changed", ago(age))
+	} else {
+		d.ok("token", "the dashboard's token is less than a year old")
 	}
 }
 
@@ -144,100 +172,6 @@ func (d *doctor) encryption(s *config.Settings) {
 		d.ok("encryption", "on and required, key %s", keys[0].ID)
 	default:
 		d.ok("encryption", "on, key %s", keys[0].ID)
-	}
-}
-
-func (d *doctor) store(ctx context.Context, s *config.Settings) {
-	m, err := database.Schemas(s.Store)
-	if err != nil {
-		d.bad("store", "check store in the configuration", "%v", err)
-		return
-	}
-	defer m.Close()
-	st, err := m.Status(ctx)
-	switch {
-	case err != nil:
-		d.bad("store", "check that the database runs and lets this user in", "%v", err)
-		return
-	case st.Newer || st.Problem != nil:
-		d.bad("schema", "install the newer release", "version %d, this binary knows %d", st.Version, st.Known)
-		return
-	case st.Required:
-		d.bad("schema", "idempo migrate up", "version %d, this binary needs %d", st.Version, st.Known)
-		return
-	}
-	if len(st.Pending) > 0 {
-		d.warn("schema", "idempo migrate up", "version %d, this binary knows %d: what was added since is missing", st.Version, st.Known)
-	} else {
-		d.ok("schema", "version %d", st.Version)
-	}
-	var weak bytes.Buffer
-	open := s.Store
-	open.AutoMigrate, open.Strict = false, false
-	store, err := database.Open(ctx, open, slog.New(slog.NewTextHandler(&weak, nil)))
-	if err != nil {
-		d.bad("store", "see the message", "%v", err)
-		return
-	}
-	defer store.Close()
-	if weak.Len() > 0 {
-		d.bad("durability", "see the message", "%s", strings.TrimSpace(weak.String()))
-	} else {
-		d.ok("durability", "nothing that loses acknowledged records")
-	}
-	d.latency(ctx, store)
-	d.doubts(ctx, store)
-}
-
-// latency asks five times for a key that is not there.
-func (d *doctor) latency(ctx context.Context, store *database.Store) {
-	var took []time.Duration
-	for range 5 {
-		start := time.Now()
-		_, err := store.Lookup(ctx, idempo.LookupParams{Key: idempo.Key{Tenant: "idempo", Operation: "doctor", ID: strings.Repeat("\x00", 32)}, WithoutBody: true})
-		if err != nil {
-			d.bad("store", "see the message", "%v", err)
-			return
-		}
-		took = append(took, time.Since(start))
-	}
-	slices.Sort(took)
-	if median := took[2]; median > 100*time.Millisecond {
-		d.warn("latency", "bring the store nearer", "%d ms for one read", median.Milliseconds())
-	} else {
-		d.ok("latency", "under 100 ms for one read")
-	}
-}
-
-// doubts counts keys in doubt, up to a page, and compares the clocks on the way.
-func (d *doctor) doubts(ctx context.Context, store *database.Store) {
-	l, ok := store.Store.(operator.Lister)
-	if !ok {
-		return
-	}
-	const most = 1000
-	page, err := l.List(ctx, operator.FindParams{State: idempo.StateInDoubt, Limit: most})
-	if err != nil {
-		if !errors.Is(err, context.Canceled) {
-			d.bad("in doubt", "see the message", "%v", err)
-		}
-		return
-	}
-	if len(page.Records) == 0 {
-		d.ok("in doubt", "no key")
-		return
-	}
-	var oldest time.Duration
-	for _, r := range page.Records {
-		oldest = max(oldest, r.Now.Sub(r.ChangedAt))
-	}
-	count := fmt.Sprint(len(page.Records))
-	if page.Next != "" {
-		count = fmt.Sprintf("over %d", most)
-	}
-	d.warn("in doubt", "idempo keys list --state in_doubt", "%s, the oldest since %s", count, strings.TrimSuffix(ago(oldest), " ago"))
-	if skew := time.Since(page.Records[0].Now).Abs(); skew > 5*time.Second {
-		d.warn("clock", "synchronise the clocks", "this machine and the store differ by %d s", skew/time.Second)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestDoctor(t *testing.T) {
@@ -111,6 +112,68 @@ func TestDoctor(t *testing.T) {
 				t.Error(r)
 			}
 		}
+	})
+	t.Run("[security/SEC77] what is open, unencrypted, shared, or has never been changed", func(t *testing.T) {
+		t.Parallel()
+		s := newShell(t)
+		s.seeded()
+		text := func(name string) (grade, said string) {
+			t.Helper()
+			var out struct{ Findings []finding }
+			r := s.run("doctor", "--json")
+			if err := json.Unmarshal([]byte(r.out), &out); err != nil {
+				t.Fatalf("%v %+v", err, r)
+			}
+			for _, f := range out.Findings {
+				if f.Check == name && (grade == "" || grade == "ok") {
+					grade, said = f.Grade, f.Text+"; "+f.Fix
+				}
+			}
+			return grade, said
+		}
+		expect := func(name, grade, say string) {
+			t.Helper()
+			if g, said := text(name); g != grade || !strings.Contains(said, say) {
+				t.Errorf("%s is %q: %q, want %s and %q", name, g, said, grade, say)
+			}
+		}
+		secret := s.file("secret", "0123456789abcdef0123456789abcdef-")
+		with := func(more string) {
+			s.file("idempo.yaml", "version: 1\nstore: {sqlite: idempo.db}\n"+more)
+			if err := os.Chmod(filepath.Join(s.dir, "idempo.yaml"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.Chmod(secret, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		with("security: {digest_keys: [{id: d1, value: \"${file:secret}\"}]}\nlisten: {admin: \"0.0.0.0:8081\"}\ngateway: {tenant: {global: true}}\nmetrics: {token: 0123456789abcdef0123}\n")
+		expect("config", "warn", "secret")
+		expect("listeners", "warn", "0.0.0.0:8081")
+		expect("tenant", "warn", "one tenant")
+		expect("encryption", "warn", "off")
+		// Records of the seeded store live under d1, none under d9.
+		with("security: {digest_keys: [{id: d2, value: 0123456789abcdef0123456789abcdef+}, {id: d1, value: 0123456789abcdef0123456789abcdef-}]}\n")
+		expect("digest keys", "warn", "records live under d1")
+		with("security: {digest_keys: [{id: d1, value: 0123456789abcdef0123456789abcdef-}, {id: d9, value: 0123456789abcdef0123456789abcdef+}]}\n")
+		expect("digest keys", "warn", "no record lives under d9: its rotation waits for the last step")
+		if err := os.MkdirAll(filepath.Join(s.dir, "data"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		token := s.file("data/admin.token", "0123456789abcdef0123456789abcdef\n")
+		if err := os.Chmod(token, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		expect("token", "ok", "less than a year")
+		long := time.Now().Add(-400 * 24 * time.Hour)
+		if err := os.Chtimes(token, long, long); err != nil {
+			t.Fatal(err)
+		}
+		expect("token", "warn", "400d ago")
+		if err := os.Chmod(token, 0o604); err != nil {
+			t.Fatal(err)
+		}
+		expect("files", "bad", "admin.token")
 	})
 	t.Run("it changes nothing", func(t *testing.T) {
 		t.Parallel()

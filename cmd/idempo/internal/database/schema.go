@@ -23,8 +23,8 @@ type Status struct {
 	Pending []string // names
 	// Required: something is pending without which this binary does not work. What is left then only adds.
 	Required bool
-	Newer   bool     // the schema is of a newer release
-	Problem error    // a migration was changed after it had been applied
+	Newer    bool  // the schema is of a newer release
+	Problem  error // a migration was changed after it had been applied
 }
 
 // Applied is one migration in the database.
