@@ -28,39 +28,69 @@ type Delivery struct {
 type Feed struct {
 	in   *Inbox
 	h    Handler
-	ctx  context.Context // its end stops
-	work context.Context // of handlers: ends DrainTimeout later
+	root *Share // the deliveries that leave with the feed itself
 
-	cancel, drained func()
-
-	free  chan struct{} // places of workers
-	moved chan struct{} // something left, or the feed failed
-	all   sync.WaitGroup
+	free  chan struct{}  // places of workers
+	moved chan struct{}  // something left, or the feed failed
+	all   sync.WaitGroup // what runs, of every share, and Work
 
 	mu    sync.Mutex
 	n     int // taken and not answered
 	bytes int
-	lanes map[string][]Delivery // behind the one that runs
+	lanes map[string][]entry // behind the one that runs
 	err   error
+}
+
+// entry is a delivery that waits in its lane.
+type entry struct {
+	share *Share
+	d     Delivery
+}
+
+// Share is a part of a feed's deliveries that may have to leave before the others, such as those of a partition that
+// another process takes over. All shares have the feed's workers and bounds.
+type Share struct {
+	f     *Feed
+	ctx   context.Context // its end stops
+	drain context.Context // of handlers: ends DrainTimeout later
+	all   sync.WaitGroup
+
+	cancel, drained func()
+
+	mu     sync.Mutex
+	closed bool
 }
 
 // Feed begins to run deliveries by h until ctx ends. Its caller must call Close.
 func (in *Inbox) Feed(ctx context.Context, h Handler) *Feed {
-	ctx, cancel := context.WithCancel(ctx)
-	work, stop := in.Drain(ctx)
-	f := &Feed{in: in, h: h, ctx: ctx, work: work, free: make(chan struct{}, in.o.Workers), moved: make(chan struct{}, 1), lanes: map[string][]Delivery{}}
-	f.cancel, f.drained = cancel, stop
+	f := &Feed{in: in, h: h, free: make(chan struct{}, in.o.Workers), moved: make(chan struct{}, 1), lanes: map[string][]entry{}}
+	f.root = f.share(ctx)
 	f.all.Go(func() {
-		if err := in.Work(ctx, h); err != nil {
+		if err := in.Work(f.root.ctx, h); err != nil {
 			f.fail(err)
 		}
 	})
 	return f
 }
 
+// NewShare returns a share of the feed, which ends with the feed at the latest. Its caller must call its Close.
+func (f *Feed) NewShare() *Share { return f.share(f.root.ctx) }
+
+func (f *Feed) share(ctx context.Context) *Share {
+	s := &Share{f: f}
+	s.ctx, s.cancel = context.WithCancel(ctx)
+	s.drain, s.drained = f.in.Drain(s.ctx)
+	return s
+}
+
 // Room waits until another message may be taken from the broker and returns how many. The error is the end of the feed's
 // context, ErrBreaker, or another reason for which no more may be taken; then call Close.
-func (f *Feed) Room() (int, error) {
+func (f *Feed) Room() (int, error) { return f.RoomFor(1) }
+
+// RoomFor is Room for an adapter that takes batches: it waits until at least least messages may be taken, or all of
+// Options.MaxInFlight if that is less.
+func (f *Feed) RoomFor(least int) (int, error) {
+	least = min(least, f.in.o.MaxInFlight)
 	for {
 		f.mu.Lock()
 		n, full, err := f.in.o.MaxInFlight-f.n, f.n > 0 && f.bytes >= f.in.o.MaxInFlightBytes, f.err
@@ -68,36 +98,49 @@ func (f *Feed) Room() (int, error) {
 		switch {
 		case err != nil:
 			return 0, err
-		case f.ctx.Err() != nil:
-			return 0, context.Cause(f.ctx)
-		case n > 0 && !full:
+		case f.root.ctx.Err() != nil:
+			return 0, context.Cause(f.root.ctx)
+		case n >= max(least, 1) && !full:
 			return n, nil
 		}
 		select {
 		case <-f.moved:
-		case <-f.ctx.Done():
+		case <-f.root.ctx.Done():
 		}
 	}
 }
 
 // Add runs d when its turn comes. It does not wait.
-func (f *Feed) Add(d Delivery) {
-	lane := f.in.laneKey(d.Message)
+func (f *Feed) Add(d Delivery) { f.root.Add(d) }
+
+// Add runs d when its turn comes. It does not wait. Once the share is closed d is not run and not acknowledged.
+func (s *Share) Add(d Delivery) {
+	lane := s.f.in.laneKey(d.Message)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+	s.all.Add(1)
+	s.f.add(entry{s, d}, lane)
+}
+
+func (f *Feed) add(e entry, lane string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.n++
-	f.bytes += len(d.Message.Body)
+	f.bytes += len(e.d.Message.Body)
 	if lane == "" {
-		f.all.Go(func() { f.run(d) })
+		f.all.Go(func() { f.run(e) })
 		return
 	}
 	queue, busy := f.lanes[lane]
 	if busy {
-		f.lanes[lane] = append(queue, d)
+		f.lanes[lane] = append(queue, e)
 		return
 	}
 	f.lanes[lane] = nil
-	f.all.Go(func() { f.runLane(lane, d) })
+	f.all.Go(func() { f.runLane(lane, e) })
 }
 
 // laneKey names the lane of m, "" where it has none.
@@ -109,11 +152,11 @@ func (in *Inbox) laneKey(m Message) string {
 	return laneOf(d)
 }
 
-// runLane runs d and what was added to its lane meanwhile, one after the other.
-func (f *Feed) runLane(lane string, d Delivery) {
+// runLane runs e and what was added to its lane meanwhile, one after the other.
+func (f *Feed) runLane(lane string, e entry) {
 	for {
 		var one sync.WaitGroup
-		one.Go(func() { f.run(d) }) // a handler that ends its goroutine does not end the lane
+		one.Go(func() { f.run(e) }) // a handler that ends its goroutine does not end the lane
 		one.Wait()
 		f.mu.Lock()
 		queue := f.lanes[lane]
@@ -122,15 +165,17 @@ func (f *Feed) runLane(lane string, d Delivery) {
 			f.mu.Unlock()
 			return
 		}
-		d, f.lanes[lane] = queue[0], queue[1:]
+		e, f.lanes[lane] = queue[0], queue[1:]
 		f.mu.Unlock()
 	}
 }
 
-// run handles one delivery at a worker's place, unless the feed stops first.
-func (f *Feed) run(d Delivery) {
+// run handles one delivery at a worker's place, unless its share stops first.
+func (f *Feed) run(e entry) {
+	d := e.d
+	defer e.share.all.Done()
 	defer f.gone(d)
-	extended, done := context.WithCancel(f.work)
+	extended, done := context.WithCancel(e.share.drain)
 	var extending sync.WaitGroup
 	defer extending.Wait()
 	defer done()
@@ -139,39 +184,40 @@ func (f *Feed) run(d Delivery) {
 	}
 	select {
 	case f.free <- struct{}{}:
-	case <-f.ctx.Done():
+	case <-e.share.ctx.Done():
 		return
 	}
 	defer func() { <-f.free }()
-	f.decide(d)
+	e.share.decide(d)
 }
 
-// decide handles d until something is decided, or the feed stops.
-func (f *Feed) decide(d Delivery) {
+// decide handles d until something is decided, or the share stops.
+func (s *Share) decide(d Delivery) {
 	const patience = 30 * time.Second // for one that runs elsewhere
 	var waited time.Duration
-	for try := 0; f.ctx.Err() == nil; try++ {
-		out, err := f.in.handleAny(f.work, d.Message, f.h)
+	log := s.f.in.o.Logger.With("subscriber", s.f.in.o.Subscriber)
+	for try := 0; s.ctx.Err() == nil; try++ {
+		out, err := s.f.in.handleAny(s.drain, d.Message, s.f.h)
 		var pause time.Duration
 		switch {
 		case errors.Is(err, ErrBreaker):
-			f.fail(err)
+			s.f.fail(err)
 			return
 		case err != nil:
-			if f.ctx.Err() == nil {
-				f.in.o.Logger.Warn("inbox: nothing is decided about a message; it is tried again", "subscriber", f.in.o.Subscriber, "error", err)
+			if s.ctx.Err() == nil {
+				log.Warn("inbox: nothing is decided about a message; it is tried again", "error", err)
 			}
 			if out.started {
 				d.Message.Attempt = max(d.Message.Attempt, 2)
 			}
 			pause = 50*time.Millisecond + backoff.Full(try, 100*time.Millisecond, 30*time.Second)
 		case out.Ack:
-			if err := d.Ack(context.WithoutCancel(f.work)); err != nil {
-				f.in.o.Logger.Warn("inbox: a message could not be acknowledged; it will come again, as a duplicate", "subscriber", f.in.o.Subscriber, "error", err)
+			if err := d.Ack(context.WithoutCancel(s.drain)); err != nil {
+				log.Warn("inbox: a message could not be acknowledged; it will come again, as a duplicate", "error", err)
 			}
 			return
 		case waited >= patience && d.Again != nil:
-			if err := d.Again(context.WithoutCancel(f.work), out.RetryIn); err == nil {
+			if err := d.Again(context.WithoutCancel(s.drain), out.RetryIn); err == nil {
 				return
 			}
 			fallthrough
@@ -179,7 +225,7 @@ func (f *Feed) decide(d Delivery) {
 			pause = backoff.Around(max(out.RetryIn, 50*time.Millisecond), 0.5)
 			waited += pause
 		}
-		rest(f.ctx, pause)
+		rest(s.ctx, pause)
 	}
 }
 
@@ -216,7 +262,7 @@ func (f *Feed) gone(d Delivery) {
 }
 
 // Stopped is closed when the feed has stopped by itself, or was told to.
-func (f *Feed) Stopped() <-chan struct{} { return f.ctx.Done() }
+func (f *Feed) Stopped() <-chan struct{} { return f.root.ctx.Done() }
 
 // fail stops the feed for err.
 func (f *Feed) fail(err error) {
@@ -225,7 +271,7 @@ func (f *Feed) fail(err error) {
 		f.err = err
 	}
 	f.mu.Unlock()
-	f.cancel()
+	f.root.cancel()
 	f.signal()
 }
 
@@ -243,12 +289,23 @@ func (f *Feed) InFlight() int {
 	return f.n
 }
 
-// Close stops the feed: nothing more is started, what runs has DrainTimeout to end, and exactly what was committed is
-// acknowledged. It returns why the feed stopped by itself, nil if its context ended.
+// Close stops the share: nothing more of it is started, what runs has DrainTimeout to end, and exactly what was committed
+// is acknowledged when Close returns.
+func (s *Share) Close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.cancel()
+	s.all.Wait()
+	s.drained()
+}
+
+// Close stops the feed and every share of it: nothing more is started, what runs has DrainTimeout to end, and exactly what
+// was committed is acknowledged. It returns why the feed stopped by itself, nil if its context ended.
 func (f *Feed) Close() error {
-	f.cancel()
+	f.root.cancel()
 	f.all.Wait()
-	f.drained()
+	f.root.Close()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.err

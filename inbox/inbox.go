@@ -17,6 +17,7 @@ type Inbox struct {
 	store  Store
 	o      Options
 	lanes  laneLocks
+	lag    lags
 	wake   chan struct{} // something may be due
 
 	mu         sync.Mutex
