@@ -119,9 +119,6 @@ var ErrUnsafeClient = errors.New("idemkafka: unsafe client")
 func safeConsumer(cl *kgo.Client, drain time.Duration) error {
 	var bad []string
 	say := func(format string, a ...any) { bad = append(bad, fmt.Sprintf(format, a...)) }
-	if cl.OptValue(kgo.ConsumerGroup) == "" {
-		say("there is no group: set kgo.ConsumerGroup")
-	}
 	if cl.OptValue(kgo.DisableAutoCommit) == false && cl.OptValue(kgo.AutoCommitMarks) == false {
 		say("auto-commit would commit records that are not handled: set kgo.DisableAutoCommit()")
 	}

@@ -28,7 +28,7 @@ func seeds(t *testing.T) []string {
 
 func fake(t *testing.T, opts ...kfake.Opt) *kfake.Cluster {
 	t.Helper()
-	c, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(3), kfake.BrokerConfigs(map[string]string{"group.initial.rebalance.delay.ms": "0"})}, opts...)...)
+	c, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(3), kfake.GroupMinSessionTimeout(100 * time.Millisecond)}, opts...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,11 +38,12 @@ func fake(t *testing.T, opts ...kfake.Opt) *kfake.Cluster {
 
 // broker is a topic of the test's own with three partitions.
 type broker struct {
-	seeds []string
-	topic string
-	link  link
-	own   *kgo.Client
-	admin *kadm.Client
+	seeds  []string
+	topic  string
+	link   idempotest.Link
+	own    *kgo.Client
+	manual *kgo.Client // names the partition itself
+	admin  *kadm.Client
 }
 
 func newBroker(t *testing.T, seeds []string) *broker {
@@ -53,6 +54,10 @@ func newBroker(t *testing.T, seeds []string) *broker {
 		t.Fatal(err)
 	}
 	t.Cleanup(b.own.Close)
+	if b.manual, err = kgo.NewClient(kgo.SeedBrokers(seeds...), kgo.DefaultProduceTopic(b.topic), kgo.RecordPartitioner(kgo.ManualPartitioner())); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.manual.Close)
 	b.admin = kadm.NewClient(b.own)
 	if _, err := b.admin.CreateTopic(t.Context(), 3, 1, nil, b.topic); err != nil {
 		t.Fatal(err)
@@ -64,7 +69,7 @@ func newBroker(t *testing.T, seeds []string) *broker {
 // opts are those of a safe consumer over the link that Cut breaks.
 func (b *broker) opts(more ...kgo.Opt) []kgo.Opt {
 	return append([]kgo.Opt{
-		kgo.SeedBrokers(b.seeds...), kgo.Dialer(b.link.dial), kgo.ConsumerGroup(b.topic), kgo.ConsumeTopics(b.topic), kgo.DisableAutoCommit(),
+		kgo.SeedBrokers(b.seeds...), kgo.Dialer(b.link.DialContext), kgo.ConsumerGroup(b.topic), kgo.ConsumeTopics(b.topic), kgo.DisableAutoCommit(),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.FetchMaxWait(100 * time.Millisecond), kgo.HeartbeatInterval(100 * time.Millisecond),
 	}, more...)
 }
@@ -112,7 +117,7 @@ func (b *broker) Waiting(t testing.TB) int {
 
 func (b *broker) Taken(testing.TB) int { return -1 }
 
-func (b *broker) Cut(testing.TB) { b.link.cut() }
+func (b *broker) Cut(testing.TB) { b.link.Cut() }
 
 func TestConsumer(t *testing.T) {
 	t.Parallel()

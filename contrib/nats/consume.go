@@ -1,12 +1,14 @@
 package idemnats
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -25,6 +27,8 @@ type Options struct {
 	Stream jetstream.Stream
 	// FetchWait is how long one request for messages waits at the server. Default 5s.
 	FetchWait time.Duration
+	// LagEvery is how often the server is asked how far the consumer is behind; see inbox.Inbox.Lag. Default 10s.
+	LagEvery time.Duration
 }
 
 // ackBudget bounds how long the server's answer to an acknowledgement is waited for.
@@ -64,6 +68,11 @@ func Consume(ctx context.Context, consumer jetstream.Consumer, in *inbox.Inbox, 
 		o.FetchWait = 5 * time.Second
 	}
 	feed := in.Feed(ctx, h)
+	beside, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var asking sync.WaitGroup
+	asking.Go(func() { lag(beside, consumer, in, cmp.Or(max(o.LagEvery, 0), 10*time.Second)) })
+	defer asking.Wait()
+	defer cancel()
 	for {
 		n, err := feed.Room()
 		if err != nil {
@@ -82,6 +91,22 @@ func Consume(ctx context.Context, consumer jetstream.Consumer, in *inbox.Inbox, 
 		}
 	}
 	return feed.Close()
+}
+
+// lag asks, every now and then until ctx ends, how much the consumer has not acknowledged.
+func lag(ctx context.Context, consumer jetstream.Consumer, in *inbox.Inbox, every time.Duration) {
+	t := time.NewTicker(every)
+	defer t.Stop()
+	for {
+		if info, err := consumer.Info(ctx); err == nil {
+			in.SetLag(info.Stream+"/"+info.Name, int64(info.NumPending)+int64(info.NumAckPending)) //nolint:gosec // far below 2^63
+		}
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // gone reports that there is nothing to consume from any more.

@@ -1,12 +1,14 @@
 package idemrabbitmq
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -43,6 +45,8 @@ type Options struct {
 	Queue string
 	// Args of the consumer, such as x-stream-offset. May be nil.
 	Args amqp.Table
+	// LagEvery is how often the server is asked how many messages wait; see inbox.Inbox.Lag. Default 10s.
+	LagEvery time.Duration
 }
 
 // Consume handles the messages of a queue, and what the inbox has stored for later, until ctx ends; then it lets what
@@ -99,6 +103,11 @@ func session(ctx context.Context, conn *amqp.Connection, in *inbox.Inbox, feed *
 	if err != nil {
 		return shown("cannot consume", err)
 	}
+	beside, cancel := context.WithCancel(ctx)
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	defer cancel()
+	asking.Go(func() { lag(beside, conn, in, feed, o) })
 	for {
 		if _, err := feed.Room(); err != nil {
 			_ = ch.Cancel(tag, true)
@@ -117,6 +126,24 @@ func session(ctx context.Context, conn *amqp.Connection, in *inbox.Inbox, feed *
 			_ = ch.Cancel(tag, true)
 			return errStopped
 		}
+	}
+}
+
+// lag asks, every now and then until ctx ends, how many messages wait in the queue; those that this process has taken
+// come on top.
+func lag(ctx context.Context, conn *amqp.Connection, in *inbox.Inbox, feed *inbox.Feed, o Options) {
+	ch, err := conn.Channel()
+	if err != nil {
+		return
+	}
+	defer func() { _ = ch.Close() }()
+	for ctx.Err() == nil {
+		q, err := ch.QueueDeclarePassive(o.Queue, false, false, false, false, nil)
+		if err != nil {
+			return
+		}
+		in.SetLag(o.Queue, int64(q.Messages+feed.InFlight()))
+		rest(ctx, cmp.Or(max(o.LagEvery, 0), 10*time.Second))
 	}
 }
 
