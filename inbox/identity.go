@@ -33,6 +33,7 @@ type delivery struct {
 	receipt *Receipt // that Work took, or that counts its starts; nil: none
 	taken   bool     // Work has it: the broker does not
 	counted bool     // this start is counted in receipt already
+	inPlace bool     // its caller redelivers what fails
 	skipped string   // the handler said Skip, and this transaction completes it
 
 	// of the last transaction

@@ -119,7 +119,22 @@ func (in *Inbox) Handle(ctx context.Context, m Message, h Handler) (Outcome, err
 	return in.handle(ctx, m, h)
 }
 
+// HandleInPlace is Handle for a caller whose broker redelivers what fails: a failing message is not stored for Work but
+// stays where it is, StatusRetrying without Ack and with the handler's error in Outcome.Err; its starts are counted, and
+// after MaxAttempts of them it is dead, with Ack. RetryIn says when the redelivery should come. What waits for its lane
+// or for its time is stored for Work here too.
+func (in *Inbox) HandleInPlace(ctx context.Context, m Message, h Handler) (Outcome, error) {
+	if in.o.Guard != idempo.GuardAtomic {
+		return Outcome{}, misuse("HandleInPlace needs the atomic guard; this inbox is leased: call HandleLeased")
+	}
+	return in.handleAs(ctx, m, h, true)
+}
+
 func (in *Inbox) handle(ctx context.Context, m Message, h Handler) (Outcome, error) {
+	return in.handleAs(ctx, m, h, false)
+}
+
+func (in *Inbox) handleAs(ctx context.Context, m Message, h Handler, inPlace bool) (Outcome, error) {
 	if err := in.ready(ctx); err != nil {
 		return Outcome{}, err
 	}
@@ -128,6 +143,7 @@ func (in *Inbox) handle(ctx context.Context, m Message, h Handler) (Outcome, err
 		return in.park(ctx, d, p)
 	}
 	in.identified()
+	d.inPlace = inPlace
 	return in.deliver(ctx, d, h)
 }
 

@@ -107,7 +107,7 @@ func (in *Inbox) failed(ctx context.Context, d *delivery, f *handlerError) (Outc
 		out, err := in.bury(ctx, d, ReasonPermanent, f)
 		return out, false, err
 	}
-	out, err := in.keep(ctx, d, keeping{status: StatusRetrying, fault: f, due: true})
+	out, err := in.keep(ctx, d, keeping{status: StatusRetrying, fault: f, due: true, inPlace: d.inPlace})
 	return out, false, err
 }
 
@@ -123,6 +123,8 @@ type keeping struct {
 	fault  *handlerError // of the start; nil: none
 	due    bool
 	delay  time.Duration
+
+	inPlace bool // the broker keeps it: the receipt counts only
 }
 
 // keep stores d as its receipt. The number of starts decides whether a failing one is dead.
@@ -146,6 +148,9 @@ func (in *Inbox) keep(ctx context.Context, d *delivery, k keeping) (Outcome, err
 				err = in.buried(ctx, d, st.Receipt)
 			}
 			out := Outcome{Status: r.Status, Reason: r.Reason, Ack: true}
+			if k.inPlace && r.Status == StatusStarted {
+				out = Outcome{Status: StatusRetrying, RetryIn: p.Delay}
+			}
 			if k.fault != nil {
 				out.Err = k.fault.err
 			}
@@ -190,7 +195,10 @@ func (in *Inbox) keepAs(d *delivery, r *Receipt, k keeping, counted bool) PutPar
 			p.Delay = backoff.Full(r.Attempts-1, in.o.BackoffBase, in.o.BackoffMax)
 		}
 	}
-	r.Holds = d.order != OrderNone && (r.Status != StatusDead || in.o.OnDead == OnDeadBlock)
+	if k.inPlace && r.Status == StatusRetrying {
+		r.Status, p.Due = StatusStarted, false
+	}
+	r.Holds = d.order != OrderNone && r.Status != StatusStarted && (r.Status != StatusDead || in.o.OnDead == OnDeadBlock)
 	p.Receipt = *r
 	return p
 }

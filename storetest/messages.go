@@ -29,6 +29,7 @@ func messageCases() []testCase {
 		c("[messages/I34] a result is the duplicates' too; nothing of it shows before the commit", messageResult),
 		c("Put stores in the caller's transaction, and Once runs it", messagePut),
 		c("Skip completes without effect", messageSkip),
+		c("a mark of a partition goes forward only", messageMarks),
 	}
 }
 
