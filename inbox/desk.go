@@ -3,6 +3,7 @@ package inbox
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -122,20 +123,11 @@ func (in *Inbox) Skip(ctx context.Context, s Selection, reason string) (c Change
 			continue
 		}
 		d, p := in.restore(r)
-		d.counted = false
 		if p != nil || r.Reason == ReasonConflict {
 			c.note(r, "it has no identity of its own; discard it")
 			continue
 		}
-		d.skipped = cmp.Or(cut(reason, 255), string(StatusSkipped))
-		if d.order == OrderSerial || d.order == OrderLatest {
-			d.order = OrderNone // it need not be its turn
-		}
-		err := in.transact(ctx, []*delivery{d}, func(context.Context, Message) error { return nil })
-		if err == nil {
-			err = in.store.Leave(ctx, LeaveParams{Tenant: d.m.Tenant, Subscriber: in.o.Subscriber, Lane: d.kept.Lane, Wanted: in.wanted(d)})
-		}
-		if err != nil {
+		if err := in.skip(ctx, d, cmp.Or(cut(reason, 255), string(StatusSkipped))); err != nil {
 			c.note(r, err.Error())
 			continue
 		}
@@ -143,6 +135,33 @@ func (in *Inbox) Skip(ctx context.Context, s Selection, reason string) (c Change
 	}
 	in.nudge()
 	return c, nil
+}
+
+// skip completes d without its effect and lets its lane go on.
+func (in *Inbox) skip(ctx context.Context, d *delivery, reason string) error {
+	d.counted, d.skipped = false, reason
+	if d.order == OrderSerial || d.order == OrderLatest {
+		d.order = OrderNone // it need not be its turn
+	}
+	err := in.transact(ctx, []*delivery{d}, func(context.Context, Message) error { return nil })
+	if err != nil {
+		return err
+	}
+	return in.store.Leave(ctx, LeaveParams{Tenant: d.m.Tenant, Subscriber: in.o.Subscriber, Lane: d.kept.Lane, Wanted: in.wanted(d)})
+}
+
+// skipTaken skips a receipt that Take has handed out. Where its version is not next it waits for its turn as it is.
+func (in *Inbox) skipTaken(ctx context.Context, d *delivery) (Outcome, error) {
+	err := in.skip(ctx, d, "operator")
+	switch {
+	case !errors.Is(err, errAnswered):
+		return d.out, err
+	case d.verdict == behind:
+		d.counted = true // taken, and not a start
+		return in.keep(ctx, d, keeping{status: StatusStored, reason: ReasonSkip})
+	}
+	out, _, err := in.answer(ctx, d)
+	return out, err
 }
 
 // wanted is the version that follows d, where its order has one.
@@ -184,22 +203,31 @@ func (in *Inbox) Release(ctx context.Context, tenant, lane string) (string, erro
 	if err != nil {
 		return "", err
 	}
-	var first version
+	first, before := FirstHeld(held)
+	if first == "" {
+		return "", nil
+	}
+	in.nudge()
+	return first, in.store.Leave(ctx, LeaveParams{Tenant: cmp.Or(tenant, in.o.Tenant), Subscriber: in.o.Subscriber, Lane: lane, Version: before, Wanted: first})
+}
+
+// FirstHeld returns the lowest integer version among receipts that hold their lane, and the version before it; "" where
+// there is none. Such a lane goes on from first if its version is put to before.
+func FirstHeld(held []Receipt) (first, before string) {
+	var low version
 	for _, r := range held {
 		v, ok := parseVersion(r.Message.Version, false)
 		if !ok || !r.Holds {
 			continue
 		}
-		if c, _ := v.compare(first); first == "" || c < 0 {
-			first = v
+		if c, _ := v.compare(low); low == "" || c < 0 {
+			low = v
 		}
 	}
-	if first == "" {
-		return "", nil
+	if low == "" {
+		return "", ""
 	}
-	in.nudge()
-	return string(first), in.store.Leave(ctx, LeaveParams{Tenant: cmp.Or(tenant, in.o.Tenant), Subscriber: in.o.Subscriber, Lane: lane,
-		Version: string(first.before()), Wanted: string(first)})
+	return string(low), string(low.before())
 }
 
 func sortedKeys(m map[string]bool) []string { return slices.Sorted(maps.Keys(m)) }

@@ -16,6 +16,19 @@ type sealing struct {
 	engine *idempo.Engine
 }
 
+// Over returns the receipts of the engine's store as an Inbox sees them: what is encrypted is opened. False: e is nil, or
+// its store keeps none.
+func Over(e *idempo.Engine) (Store, bool) {
+	if e == nil {
+		return nil, false
+	}
+	o, ok := e.Store().(Opener)
+	if !ok {
+		return nil, false
+	}
+	return sealing{o.Inbox(), e}, true
+}
+
 // place is what a receipt's ciphertext is bound to.
 func place(r *Receipt) idempo.Key {
 	return idempo.Key{Tenant: r.Message.Tenant, Operation: "receipt:" + r.Subscriber, ID: r.Key}

@@ -188,3 +188,45 @@ type Sighting struct {
 	Tenant, Key string // of the receipt
 	Times       int64
 }
+
+// Counter is a Store that counts what it keeps. Every store of idempo does.
+type Counter interface {
+	// Count counts the receipts of each subscriber that has any, or has had one (its row, see Leave), by name. It takes no
+	// lock and writes nothing.
+	Count(ctx context.Context, p CountParams) ([]Counted, error)
+}
+
+// CountParams say what is counted. Empty fields do not filter.
+type CountParams struct {
+	Tenant, Subscriber string
+	Now                time.Time
+}
+
+// Counted is what a subscriber has.
+type Counted struct {
+	Subscriber   string
+	Statuses     map[Status]int64
+	BlockedLanes int64     // lanes that wait for a person: a dead, parked or doubtful receipt holds them
+	Oldest       time.Time // when the oldest receipt came that waits: for its turn, its time or a person; zero: there is none
+	Now          time.Time // the store's clock
+}
+
+// Waits reports whether a message of this status waits for its turn, its time or a person: it is neither finished nor the
+// broker's.
+func Waits(s Status) bool {
+	switch s {
+	case StatusStarted, StatusDone, StatusDuplicate, StatusSkipped, StatusRunning:
+		return false
+	}
+	return true
+}
+
+// Waiting is how many messages of c wait for something.
+func (c Counted) Waiting() (n int64) {
+	for s, k := range c.Statuses {
+		if Waits(s) {
+			n += k
+		}
+	}
+	return n
+}

@@ -141,6 +141,8 @@ func (in *Inbox) rerun(ctx context.Context, r Receipt, h Handler) (Outcome, erro
 		return in.keep(ctx, d, keeping{status: StatusDead, reason: r.Reason})
 	case p != nil:
 		return in.keepParked(ctx, d, d.rkey, p)
+	case r.Reason == ReasonSkip:
+		return in.skipTaken(ctx, d)
 	case r.Attempts > in.o.MaxAttempts && r.Status != StatusInDoubt: // taken, and never heard of again
 		d.counted = false
 		d.receipt.Attempts-- // this start will not be

@@ -2,6 +2,7 @@ package memstore
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -382,4 +383,43 @@ func micro(t time.Time) time.Time {
 		return t
 	}
 	return t.UTC().Truncate(time.Microsecond)
+}
+
+// Count implements inbox.Counter.
+func (r receipts) Count(ctx context.Context, p inbox.CountParams) (all []inbox.Counted, err error) {
+	err = r.do(ctx, "count", func(sh *shelf, _ *Tx) error {
+		counts, blocked := map[string]*inbox.Counted{}, map[laneID]bool{}
+		of := func(subscriber string) *inbox.Counted {
+			if counts[subscriber] == nil {
+				counts[subscriber] = &inbox.Counted{Subscriber: subscriber, Statuses: map[inbox.Status]int64{}, Now: r.s.now(p.Now)}
+			}
+			return counts[subscriber]
+		}
+		for id := range sh.lanes {
+			if id.tenant == "" && id.lane == "" && p.Tenant == "" && (p.Subscriber == "" || p.Subscriber == id.subscriber) {
+				of(id.subscriber)
+			}
+		}
+		for id, row := range sh.rows {
+			if p.Tenant != "" && p.Tenant != id.tenant || p.Subscriber != "" && p.Subscriber != id.subscriber {
+				continue
+			}
+			c := of(id.subscriber)
+			c.Statuses[row.Status]++
+			if inbox.Waits(row.Status) && (c.Oldest.IsZero() || row.ReceivedAt.Before(c.Oldest)) {
+				c.Oldest = row.ReceivedAt
+			}
+			lane := laneID{id.tenant, id.subscriber, row.Message.Lane}
+			waits := row.Status == inbox.StatusDead || row.Status == inbox.StatusParked || row.Status == inbox.StatusInDoubt
+			if waits && row.Holds && lane.lane != "" && !blocked[lane] {
+				blocked[lane] = true
+				c.BlockedLanes++
+			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(counts)) {
+			all = append(all, *counts[name])
+		}
+		return nil
+	})
+	return all, err
 }

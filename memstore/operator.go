@@ -22,6 +22,7 @@ var (
 
 	_ operator.CounterKeeper = (*Store)(nil)
 	_ operator.Weigher       = (*Store)(nil)
+	_ operator.Recorder      = (*Store)(nil)
 )
 
 // List implements operator.Lister. Every page looks at all keys.
@@ -128,6 +129,30 @@ func (s *Store) Change(ctx context.Context, p operator.ChangeParams) ([]operator
 		done[i] = operator.Changed{Record: after.Clone(), Entry: e, Err: err}
 	}
 	return done, nil
+}
+
+// RecordAudit implements operator.Recorder. Within a transaction the row has no ID yet.
+func (s *Store) RecordAudit(ctx context.Context, e operator.Entry) (operator.Entry, error) {
+	tx, err := s.enter(ctx, "audit", e.Key)
+	if err != nil {
+		return e, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e.At = s.now(e.At)
+	add := func() {
+		e.ID = int64(len(s.audit)) + 1
+		s.audit = append(s.audit, e)
+	}
+	switch {
+	case tx == nil:
+		add()
+	case tx.ended:
+		return e, ended("audit", e.Key)
+	default:
+		tx.effects = append(tx.effects, add)
+	}
+	return e, nil
 }
 
 // Audit implements operator.Auditor.

@@ -343,3 +343,17 @@ func (r receipts) Note(ctx context.Context, p inbox.NoteParams) error {
 		return nil
 	})
 }
+
+// Count implements inbox.Counter.
+func (r receipts) Count(ctx context.Context, p inbox.CountParams) ([]inbox.Counted, error) {
+	var rows []sqlkit.CountRow
+	err := r.read(ctx, "count", func(on queryer) error {
+		return each(ctx, on, r.s.q["receipt_count"].with(nil, "tenant_id", p.Tenant, "subscriber", p.Subscriber, "clock", at(p.Now)), func(scan func(...any) error) error {
+			var c sqlkit.CountRow
+			err := scan(&c.Subscriber, &c.Status, &c.N, &c.Oldest, &c.Now)
+			rows = append(rows, c)
+			return err
+		})
+	})
+	return sqlkit.Counts(rows), err
+}

@@ -15,6 +15,8 @@ var (
 	_ operator.Changer = (*Store)(nil)
 	_ operator.Auditor = (*Store)(nil)
 	_ operator.Counter = (*Store)(nil)
+
+	_ operator.Recorder = (*Store)(nil)
 )
 
 // Change implements operator.Changer: one short transaction, begun again where the server gives it up.
@@ -72,15 +74,42 @@ func (s *Store) changeRow(ctx context.Context, x *session, c operator.Change, no
 		return operator.Changed{}, err
 	}
 	after.Result.Body, after.Snapshot = nil, nil
-	e := c.Record(before, after, refusal, r.now)
+	e, err := s.audit(ctx, x, c.Record(before, after, refusal, r.now))
+	return operator.Changed{Record: after, Entry: e, Err: refusal}, err
+}
+
+// RecordAudit implements operator.Recorder.
+func (s *Store) RecordAudit(ctx context.Context, e operator.Entry) (operator.Entry, error) {
+	err := receipts{s}.write(ctx, "audit", func(x *session) error {
+		row := e
+		if row.At.IsZero() {
+			var now int64
+			err := each(ctx, x.on, statement{sql: "select " + clock}, func(scan func(...any) error) error { return scan(&now) })
+			if err != nil {
+				return err
+			}
+			row.At = time.UnixMicro(now).UTC()
+		}
+		row, err := s.audit(ctx, x, row)
+		if err == nil {
+			e = row
+		}
+		return err
+	})
+	return e, err
+}
+
+// audit adds e to the audit.
+func (s *Store) audit(ctx context.Context, x *session, e operator.Entry) (operator.Entry, error) {
 	key := e.Key
 	if key.ID == "" {
 		key = idempo.Key{}
 	}
+	var err error
 	e.ID, err = exec(ctx, x.on, s.q["audit_add"].with(nil, keyArgs(key, "at", e.At, "actor", e.Actor, "role", string(e.Role), "channel", e.Channel,
 		"action", string(e.Action), "outcome", e.Outcome, "code", e.Code, "attempt", e.Attempt, "state_before", string(e.Before),
 		"state_after", string(e.After), "reason", e.Reason, "evidence", e.Evidence)...))
-	return operator.Changed{Record: after, Entry: e, Err: refusal}, err
+	return e, err
 }
 
 // Audit implements operator.Auditor.

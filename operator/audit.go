@@ -19,6 +19,13 @@ type Auditor interface {
 	Audit(ctx context.Context, p AuditParams) (AuditPage, error)
 }
 
+// Recorder is a store that writes an audit row for what was changed beside its records: messages, events.
+type Recorder interface {
+	// RecordAudit adds e to the audit, in the transaction of ctx if there is one, and returns it with its ID and the
+	// store's time.
+	RecordAudit(ctx context.Context, e Entry) (Entry, error)
+}
+
 // Outcomes of an audit row.
 const (
 	OutcomeDone    = "done"

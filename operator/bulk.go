@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"time"
 
 	"github.com/idempo/idempo"
 )
@@ -39,9 +38,6 @@ type Bulked struct {
 	Next     string          // cursor that goes on: the limit was reached, or it was stopped; "": done
 	Stopped  bool
 }
-
-// bulkBatch is how many keys share a transaction.
-const bulkBatch = 100
 
 // Bulk does one action to every key that the filter finds, in batches, each committed with its audit rows. Keys whose state
 // does not allow the action are passed over. A bulk that ends early goes on from Bulked.Next; done again from the beginning it
@@ -102,85 +98,52 @@ type bulk struct {
 	changer Changer
 	got     Bulked
 	batch   []Change
-	last    idempo.Key // up to which everything is done
 }
 
-func (b *bulk) run(ctx context.Context) error {
+func (b *bulk) run(ctx context.Context) (err error) {
 	list := ListParams{By: b.p.By, Find: b.p.Find, Stuck: b.p.Stuck}
 	list.Find.Limit = 500
-	for {
-		page, err := b.s.List(ctx, list)
-		if err != nil {
-			return err
-		}
-		for _, r := range page.Records {
-			if b.got.OK+b.got.Failed+len(b.batch) >= b.p.Limit {
-				if err := b.flush(ctx); err != nil {
-					return err
-				}
-				b.got.Next = Cursor(b.last)
-				return nil
-			}
-			if err := b.take(r); err != nil {
-				return err
-			}
-			if len(b.batch) >= bulkBatch {
-				if err := b.flush(ctx); err != nil {
-					return err
-				}
-				if b.stopped() {
-					b.got.Next, b.got.Stopped = Cursor(b.last), true
-					return nil
-				}
-			}
-		}
-		if page.Next == "" {
-			return b.flush(ctx)
-		}
-		list.Find.After = page.Next
-	}
-}
-
-func (b *bulk) stopped() bool {
-	select {
-	case <-b.p.Stop:
-		return true
-	default:
-		return false
-	}
+	w := walk[idempo.Record]{dry: b.p.DryRun, limit: b.p.Limit, rate: b.p.Rate, stop: b.p.Stop, take: b.take, do: b.flush,
+		cursor: func(r idempo.Record) string { return Cursor(r.Key) },
+		page: func(ctx context.Context, after string) ([]idempo.Record, string, error) {
+			list.Find.After = after
+			page, err := b.s.List(ctx, list)
+			return page.Records, page.Next, err
+		}}
+	b.got.Next, b.got.Stopped, err = w.run(ctx, b.p.Find.After)
+	return err
 }
 
 // take puts r into the batch if the action is for it.
-func (b *bulk) take(r idempo.Record) error {
+func (b *bulk) take(r idempo.Record) (bool, error) {
 	b.got.Looked++
-	b.last = r.Key
 	c := b.do
 	c.Key, c.Attempt, c.State, c.Retention = r.Key, r.Attempt, r.State, b.s.config.Retention
 	if c.Action == ActionResolve && c.To == idempo.StateCompleted {
 		if err := b.s.settle(r, b.p.Do.Done.Result, &c); err != nil {
-			return err
+			return false, err
 		}
 	}
 	if _, write, err := c.Judge(r, true, r.Now); err != nil || !write {
 		b.got.Skipped++
-		return nil
+		return false, nil
 	}
 	severe := Severe(c, r)
 	if severe != "" {
 		b.got.Severe = severe
 	}
 	if severe != "" && !b.p.DryRun && b.p.Confirm != string(c.Action) {
-		return &Error{Action: c.Action, Code: CodeConfirmNeeded, KeyRef: r.Ref(), State: r.State, Attempt: r.Attempt, Hint: severe, Flag: "--confirm " + string(c.Action)}
+		return false, &Error{Action: c.Action, Code: CodeConfirmNeeded, KeyRef: r.Ref(), State: r.State, Attempt: r.Attempt, Hint: severe, Flag: "--confirm " + string(c.Action)}
 	}
 	if b.p.DryRun {
 		b.got.OK++
-		if len(b.got.Sample) < 5 {
+		if len(b.got.Sample) < maxSample {
 			b.got.Sample = append(b.got.Sample, r)
 		}
-		return nil
+		return true, nil
 	}
 	b.batch = append(b.batch, c)
-	return nil
+	return true, nil
 }
 
 // flush does the batch.
@@ -188,7 +151,6 @@ func (b *bulk) flush(ctx context.Context) error {
 	if len(b.batch) == 0 {
 		return nil
 	}
-	start := time.Now()
 	done, err := b.s.change(ctx, b.changer, b.batch)
 	if err != nil {
 		return err
@@ -199,25 +161,13 @@ func (b *bulk) flush(ctx context.Context) error {
 			continue
 		}
 		b.got.Failed++
-		if len(b.got.Failures) < 1000 {
+		if len(b.got.Failures) < maxFailures {
 			b.got.Failures = append(b.got.Failures, d)
 		}
 	}
-	rest := time.Duration(len(b.batch))*time.Second/time.Duration(b.p.Rate) - time.Since(start)
 	b.batch = b.batch[:0]
 	if b.p.ProgressFunc != nil {
 		b.p.ProgressFunc(b.got)
-	}
-	if rest <= 0 {
-		return nil
-	}
-	timer := time.NewTimer(rest)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-b.p.Stop:
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 	return nil
 }

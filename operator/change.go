@@ -45,13 +45,17 @@ const (
 	ActionRetry Action = "retry"
 	// ActionPurge removes what is kept.
 	ActionPurge Action = "purge"
+	// ActionSkip completes a message, or gives up an event, without its effect.
+	ActionSkip Action = "skip"
+	// ActionDiscard forgets a message or an event.
+	ActionDiscard Action = "discard"
 	// ActionReveal shows a stored answer.
 	ActionReveal Action = "reveal"
 )
 
 // Actions are all of them.
 func Actions() []Action {
-	return []Action{ActionResolve, ActionRelease, ActionRetry, ActionPurge, ActionReveal}
+	return []Action{ActionResolve, ActionRelease, ActionRetry, ActionSkip, ActionDiscard, ActionPurge, ActionReveal}
 }
 
 // Change is one action on one key. Which fields count depends on the action.

@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -32,6 +33,7 @@ const (
 // Error is a refusal: nothing changed. Code is stable, the text is not.
 type Error struct {
 	Action     Action
+	Of         string // what it is about: "" a key, else message, event, lane, group
 	Code       string
 	KeyRef     string
 	State      idempo.State // of the record now
@@ -56,9 +58,9 @@ func (e *Error) Error() string {
 	}
 	switch e.Code {
 	case CodeNotFound:
-		word("no such key")
+		word("no such %s", e.Thing())
 	case CodeMoved:
-		word("nothing was done: the key has moved and is now %s, attempt %d", e.State, e.Attempt)
+		word("nothing was done: the %s has moved and is now %s, attempt %d", e.Thing(), e.State, e.Attempt)
 		if e.Generation > 1 {
 			word(", generation %d", e.Generation)
 		}
@@ -66,7 +68,7 @@ func (e *Error) Error() string {
 			word(", by %s", e.By)
 		}
 	case CodeWrongState:
-		word("nothing was done: the key is %s, attempt %d", e.State, e.Attempt)
+		word("nothing was done: the %s is %s, attempt %d", e.Thing(), e.State, e.Attempt)
 	default:
 		word("nothing was done: %s", e.Code)
 	}
@@ -75,6 +77,9 @@ func (e *Error) Error() string {
 	}
 	return strings.TrimSpace(b.String())
 }
+
+// Thing is what e is about, in a word.
+func (e *Error) Thing() string { return cmp.Or(e.Of, "key") }
 
 // CodeOf returns the code of a refusal, or of an *idempo.Error; "" for anything else.
 func CodeOf(err error) string {

@@ -8,9 +8,9 @@ type Role string
 const (
 	// RoleViewer sees metadata.
 	RoleViewer Role = "viewer"
-	// RoleOperator resolves, releases and retries as well.
+	// RoleOperator resolves, releases, retries and skips as well.
 	RoleOperator Role = "operator"
-	// RoleAdmin purges and reveals stored answers as well.
+	// RoleAdmin purges, discards and reveals stored answers as well.
 	RoleAdmin Role = "admin"
 )
 
@@ -25,7 +25,7 @@ type Principal struct {
 // may says whether the role allows a.
 func (p Principal) may(a Action) bool {
 	switch a {
-	case ActionPurge, ActionReveal:
+	case ActionPurge, ActionDiscard, ActionReveal:
 		return p.Role == RoleAdmin
 	}
 	return p.Role == RoleOperator || p.Role == RoleAdmin

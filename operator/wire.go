@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/idempo/idempo"
+	"github.com/idempo/idempo/inbox"
 )
 
 // Row is a record in a list, as JSON: one form for command line, API and export.
@@ -161,4 +162,95 @@ func moment(t time.Time) *time.Time {
 	}
 	t = t.UTC()
 	return &t
+}
+
+// MessageRow is a message of an inbox in a list, as JSON: one form for command line, API and export.
+type MessageRow struct {
+	Schema      int        `json:"schema"`
+	Subscriber  string     `json:"subscriber"`
+	Source      string     `json:"source"`
+	ID          string     `json:"id"`
+	Status      string     `json:"status"`
+	Reason      string     `json:"reason"`
+	Attempts    int        `json:"attempts"`
+	NextAttempt *time.Time `json:"next_attempt"` // null: by itself it does not run
+	ReceivedAt  *time.Time `json:"received_at"`
+	Lane        string     `json:"lane"`
+	Version     string     `json:"version"`
+	FirstError  string     `json:"first_error"`
+	LastError   string     `json:"last_error"`
+}
+
+// MessageRowOf returns r as JSON shows it in a list.
+func MessageRowOf(r inbox.Receipt) MessageRow {
+	m := MessageRow{Schema: 1, Subscriber: r.Subscriber, Source: r.Message.Source, ID: r.Message.ID, Status: string(r.Status), Reason: r.Reason, Attempts: r.Attempts,
+		NextAttempt: moment(r.NextAt), ReceivedAt: moment(r.ReceivedAt), Lane: r.Message.Lane, Version: r.Message.Version}
+	if n := len(r.Failures); n > 0 {
+		m.FirstError, m.LastError = r.Failures[0].Error, r.Failures[n-1].Error
+	}
+	return m
+}
+
+// MessageDetail is a message with its history, as JSON.
+type MessageDetail struct {
+	MessageRow
+	Number    int64            `json:"number"`
+	KeyRef    string           `json:"key_ref"`
+	Tenant    string           `json:"tenant"`
+	Type      string           `json:"type"`
+	Position  string           `json:"position"`
+	MessageAt *time.Time       `json:"message_at"`
+	ChangedAt *time.Time       `json:"changed_at"`
+	Holds     bool             `json:"holds"` // later messages of its lane wait for it
+	BodySize  int              `json:"body_size"`
+	Headers   int              `json:"headers"`
+	Failures  []MessageFailure `json:"failures"`
+	Audit     []EntryRow       `json:"audit"`
+	Next      []DetailNext     `json:"next"`
+}
+
+// MessageFailure is a start that did not succeed, as JSON.
+type MessageFailure struct {
+	At    *time.Time `json:"at"`
+	Error string     `json:"error"`
+}
+
+// MessageDetailOf returns shown as JSON.
+func MessageDetailOf(shown ShownMessage) MessageDetail {
+	r, m := shown.Receipt, shown.Receipt.Message
+	d := MessageDetail{MessageRow: MessageRowOf(r), Number: r.Seq, KeyRef: MessageKey(r).Ref(), Tenant: m.Tenant, Type: m.Type, Position: m.Position, MessageAt: moment(m.Time),
+		ChangedAt: moment(r.ChangedAt), Holds: r.Holds && m.Lane != "", BodySize: len(m.Body), Headers: len(m.Headers), Failures: []MessageFailure{}, Audit: []EntryRow{}, Next: []DetailNext{}}
+	for _, f := range r.Failures {
+		d.Failures = append(d.Failures, MessageFailure{moment(f.At), f.Error})
+	}
+	for _, e := range shown.Audit {
+		d.Audit = append(d.Audit, EntryRowOf(e))
+	}
+	for _, n := range shown.Next {
+		d.Next = append(d.Next, DetailNext{n.Text, string(n.Action), n.Command})
+	}
+	return d
+}
+
+// SubscriberRow is what an inbox keeps, as JSON.
+type SubscriberRow struct {
+	Schema        int     `json:"schema"`
+	Subscriber    string  `json:"subscriber"`
+	Retrying      int64   `json:"retrying"`
+	Stored        int64   `json:"stored"`
+	Dead          int64   `json:"dead"`
+	Parked        int64   `json:"parked"`
+	InDoubt       int64   `json:"in_doubt"`
+	BlockedLanes  int64   `json:"blocked_lanes"`
+	OldestSeconds float64 `json:"oldest_seconds"` // of what waits for anything; 0: nothing does
+}
+
+// SubscriberRowOf returns c as JSON.
+func SubscriberRowOf(c inbox.Counted) SubscriberRow {
+	row := SubscriberRow{Schema: 1, Subscriber: c.Subscriber, Retrying: c.Statuses[inbox.StatusRetrying], Stored: c.Statuses[inbox.StatusStored],
+		Dead: c.Statuses[inbox.StatusDead], Parked: c.Statuses[inbox.StatusParked], InDoubt: c.Statuses[inbox.StatusInDoubt], BlockedLanes: c.BlockedLanes}
+	if !c.Oldest.IsZero() {
+		row.OldestSeconds = max(0, c.Now.Sub(c.Oldest).Seconds())
+	}
+	return row
 }

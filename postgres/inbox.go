@@ -241,3 +241,19 @@ func (r receipts) Note(ctx context.Context, p inbox.NoteParams) error {
 	}
 	return r.run(ctx, "note", all...)
 }
+
+// Count implements inbox.Counter.
+func (r receipts) Count(ctx context.Context, p inbox.CountParams) ([]inbox.Counted, error) {
+	var rows []sqlkit.CountRow
+	st := r.s.q["receipt_count"].with(nil, "tenant_id", p.Tenant, "subscriber", p.Subscriber, "now", clock(p.Now))
+	st.Row = func(scan func(...any) error) error {
+		var c sqlkit.CountRow
+		err := scan(&c.Subscriber, &c.Status, &c.N, &c.Oldest, &c.Now)
+		rows = append(rows, c)
+		return err
+	}
+	if err := r.run(ctx, "count", st); err != nil {
+		return nil, err
+	}
+	return sqlkit.Counts(rows), nil
+}

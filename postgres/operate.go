@@ -13,6 +13,8 @@ var (
 	_ operator.Changer = (*Store)(nil)
 	_ operator.Auditor = (*Store)(nil)
 	_ operator.Counter = (*Store)(nil)
+
+	_ operator.Recorder = (*Store)(nil)
 )
 
 // Change implements operator.Changer: one transaction, begun again where the server gives it up.
@@ -62,6 +64,21 @@ func (s *Store) changeOne(ctx context.Context, t *session, c operator.Change, no
 	}
 	e.At = e.At.UTC()
 	return operator.Changed{Record: after, Entry: e, Err: refusal}, nil
+}
+
+// RecordAudit implements operator.Recorder.
+func (s *Store) RecordAudit(ctx context.Context, e operator.Entry) (operator.Entry, error) {
+	t, err := s.enter(ctx, "audit", e.Key)
+	if err != nil {
+		return e, err
+	}
+	st := s.auditing(e, e.At)
+	st.Row = func(scan func(...any) error) error { return scan(&e.ID, &e.At) }
+	if err := s.run(ctx, t, st); err != nil {
+		return e, failed("audit", e.Key, err, t != nil)
+	}
+	e.At = e.At.UTC()
+	return e, nil
 }
 
 // auditing returns the statement that adds e.

@@ -12,6 +12,8 @@ var (
 	_ operator.Changer = (*Store)(nil)
 	_ operator.Auditor = (*Store)(nil)
 	_ operator.Counter = (*Store)(nil)
+
+	_ operator.Recorder = (*Store)(nil)
 )
 
 // Change implements operator.Changer. The changes share their commit with whoever else waits for one.
@@ -72,6 +74,16 @@ func (s *Store) changeRow(x *session, c operator.Change, p operator.ChangeParams
 		return operator.Changed{}, err
 	}
 	return operator.Changed{Record: after, Entry: e, Err: refusal}, nil
+}
+
+// RecordAudit implements operator.Recorder.
+func (s *Store) RecordAudit(ctx context.Context, e operator.Entry) (operator.Entry, error) {
+	err := receipts{s}.write(ctx, "audit", func(x *session) (err error) {
+		e.At = s.now(e.At)
+		e.ID, err = x.audit(e)
+		return err
+	})
+	return e, err
 }
 
 // audit adds a row to the audit and returns its id.

@@ -330,3 +330,24 @@ func laneOf(q querying, e *inbox.Entered, p inbox.EnterParams) error {
 	e.Version = string(version)
 	return errors.Join(err, rows.Err(), rows.Close())
 }
+
+// Count implements inbox.Counter.
+func (r receipts) Count(ctx context.Context, p inbox.CountParams) ([]inbox.Counted, error) {
+	var all []sqlkit.CountRow
+	err := r.read(ctx, "count", func(q querying) error {
+		rows, err := q("receipt_count", []byte(p.Tenant), []byte(p.Subscriber))
+		if err != nil {
+			return err
+		}
+		defer func() { _ = rows.Close() }()
+		for rows.Next() {
+			c := sqlkit.CountRow{Now: r.s.now(p.Now).UnixMicro()}
+			if err := rows.Scan(&c.Subscriber, &c.Status, &c.N, &c.Oldest); err != nil {
+				return err
+			}
+			all = append(all, c)
+		}
+		return rows.Err()
+	})
+	return sqlkit.Counts(all), err
+}

@@ -31,6 +31,7 @@ func receiptCases() []testCase {
 		c("a list by id, position and time, and the newest first", receiptFinds),
 		c("a finished one is kept as long as it is told, its body shorter", receiptKept),
 		c("what came again is counted beside the revision", receiptNoted),
+		c("receipts are counted by subscriber, status and blocked lane", receiptCounts),
 	}
 }
 
@@ -363,5 +364,52 @@ func receiptLists(k *K) {
 	}
 	if rs := list(inbox.ListParams{Tenant: "nobody"}); len(rs) != 0 {
 		k.Errorf("by tenant: %v", show(rs))
+	}
+}
+
+func receiptCounts(k *K) {
+	counter, ok := k.shelf().(inbox.Counter)
+	if !ok {
+		k.Fatal("the store does not count its receipts")
+	}
+	count := func(p inbox.CountParams) []inbox.Counted {
+		p.Now = k.t0.Add(time.Hour)
+		all, err := counter.Count(k.ctx, p)
+		k.ok(err)
+		return all
+	}
+	if got := count(inbox.CountParams{Subscriber: k.tenant}); len(got) != 0 {
+		k.Errorf("before: %+v", got)
+	}
+	k.ok(k.shelf().Leave(k.ctx, inbox.LeaveParams{Subscriber: k.tenant, Now: k.t0}))
+	if got := count(inbox.CountParams{Subscriber: k.tenant}); len(got) != 1 || got[0].Waiting() != 0 || !got[0].Oldest.IsZero() {
+		k.Errorf("a subscriber without receipts: %+v", got)
+	}
+	for i, s := range []inbox.Status{inbox.StatusStarted, inbox.StatusDead, inbox.StatusParked, inbox.StatusDead, inbox.StatusStored} {
+		r := k.fresh()
+		r.Status, r.Holds = s, i != 3
+		if i == 2 {
+			r.Message.Lane = "c-2"
+		}
+		if i == 4 {
+			r.Message.Lane = "c-3"
+		}
+		_, err := k.shelf().Put(k.ctx, inbox.PutParams{Receipt: r, Now: k.t0.Add(time.Duration(i) * time.Second)})
+		k.ok(err)
+	}
+	got := count(inbox.CountParams{Tenant: k.tenant, Subscriber: k.tenant})
+	if len(got) != 1 {
+		k.Fatalf("%+v", got)
+	}
+	c := got[0]
+	if c.Subscriber != k.tenant || c.Statuses[inbox.StatusDead] != 2 || c.Statuses[inbox.StatusParked] != 1 || c.Statuses[inbox.StatusStored] != 1 ||
+		c.Statuses[inbox.StatusStarted] != 1 || c.Waiting() != 4 || c.BlockedLanes != 2 || !c.Oldest.Equal(k.t0.Add(time.Second)) || !c.Now.Equal(k.t0.Add(time.Hour)) {
+		k.Errorf("%+v", c)
+	}
+	if got := count(inbox.CountParams{Tenant: k.tenant + "-other"}); len(got) != 0 {
+		k.Errorf("of another tenant: %+v", got)
+	}
+	if all := count(inbox.CountParams{}); !slices.ContainsFunc(all, func(c inbox.Counted) bool { return c.Subscriber == k.tenant }) {
+		k.Error("among all it is not there")
 	}
 }

@@ -119,3 +119,35 @@ func ListReceipts(p inbox.ListParams, read func(name, status string) ([]inbox.Re
 	})
 	return all[:min(len(all), cmp.Or(p.Limit, 100))], nil
 }
+
+// CountRow is one row of a count of receipts, in the order subscriber, status, n, oldest (microseconds since 1970, or
+// NULL), now. The status "" stands for the subscriber itself, n being the lanes of it that wait for a person.
+type CountRow struct {
+	Subscriber []byte
+	Status     string
+	N          int64
+	Oldest     *int64
+	Now        int64
+}
+
+// Counts are rows of CountRow, by subscriber, put together.
+func Counts(rows []CountRow) (all []inbox.Counted) {
+	for _, r := range rows {
+		if len(all) == 0 || all[len(all)-1].Subscriber != string(r.Subscriber) {
+			all = append(all, inbox.Counted{Subscriber: string(r.Subscriber), Statuses: map[inbox.Status]int64{}, Now: time.UnixMicro(r.Now).UTC()})
+		}
+		c := &all[len(all)-1]
+		if r.Status == "" {
+			c.BlockedLanes += r.N
+			continue
+		}
+		c.Statuses[inbox.Status(r.Status)] += r.N
+		if r.Oldest == nil || !inbox.Waits(inbox.Status(r.Status)) {
+			continue
+		}
+		if at := time.UnixMicro(*r.Oldest).UTC(); c.Oldest.IsZero() || at.Before(c.Oldest) {
+			c.Oldest = at
+		}
+	}
+	return all
+}

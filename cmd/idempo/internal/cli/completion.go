@@ -50,32 +50,37 @@ func completeWords(c *cobra.Command, flag string, words ...string) {
 // operationPatience is how long a person at the TAB key waits for names from the store.
 const operationPatience = time.Second
 
-// completeOperations completes names of operations from the store: those it has within a second, and never an error.
-func (a *app) completeOperations(c *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
+// quietly opens the operator service for a person at the TAB key: for a second at most, and without any word.
+func (a *app) quietly(c *cobra.Command, f func(context.Context, *desk)) {
 	ctx, cancel := context.WithTimeout(c.Context(), operationPatience)
 	defer cancel()
 	said := a.err
 	a.err = &stream{w: io.Discard}
 	defer func() { a.err = said }()
-	d, err := a.desk(ctx, c, "", false)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+	if d, err := a.desk(ctx, c, "", false); err == nil {
+		defer d.close()
+		f(ctx, d)
 	}
-	defer d.close()
+}
+
+// completeOperations completes names of operations from the store: those it has within a second, and never an error.
+func (a *app) completeOperations(c *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
 	var names []string
-	after := ""
-	for range 200 { // each step passes over all keys of one tenant and operation
-		page, err := d.List(ctx, operator.ListParams{By: d.by, Find: operator.FindParams{Limit: 1, After: after}})
-		if err != nil || len(page.Records) == 0 {
-			break
+	a.quietly(c, func(ctx context.Context, d *desk) {
+		after := ""
+		for range 200 { // each step passes over all keys of one tenant and operation
+			page, err := d.List(ctx, operator.ListParams{By: d.by, Find: operator.FindParams{Limit: 1, After: after}})
+			if err != nil || len(page.Records) == 0 {
+				break
+			}
+			key := page.Records[0].Key
+			if strings.HasPrefix(key.Operation, prefix) && !slices.Contains(names, key.Operation) {
+				names = append(names, key.Operation)
+			}
+			key.ID = strings.Repeat("\xff", 33) // behind every digest
+			after = operator.Cursor(key)
 		}
-		key := page.Records[0].Key
-		if strings.HasPrefix(key.Operation, prefix) && !slices.Contains(names, key.Operation) {
-			names = append(names, key.Operation)
-		}
-		key.ID = strings.Repeat("\xff", 33) // behind every digest
-		after = operator.Cursor(key)
-	}
+	})
 	slices.Sort(names)
 	return names, cobra.ShellCompDirectiveNoFileComp
 }

@@ -16,16 +16,10 @@ import (
 // acting is one changing verb of keys: what it was asked to do, to which keys, and how.
 type acting struct {
 	showFlags
-	list     listFlags
-	q        asking
-	action   operator.Action
-	reason   string
-	evidence string
-	actor    string
-	dryRun   bool
-	progress string
-	rate     int
-	limit    int
+	deed
+	list   listFlags
+	action operator.Action
+	rate   int
 
 	completed, failed, probe bool   // resolve
 	result, resource         string // resolve --completed
@@ -46,20 +40,11 @@ func (a *app) actCommand(action operator.Action, short, long, example string, ow
 	}
 	f := c.Flags()
 	own(c, v)
-	f.StringVar(&v.reason, "reason", "", "`why`; it stays in the audit; required")
-	f.StringVar(&v.evidence, "evidence", "", "`url` of what proves it")
-	f.StringVar(&v.actor, "actor", "", "`who` decided it; else the user of this system at this host")
-	f.BoolVar(&v.dryRun, "dry-run", false, "say what would be done, and do nothing")
-	f.BoolVar(&v.q.yes, "yes", false, "do not ask")
-	f.StringVar(&v.q.confirm, "confirm", "", "`text` that a severe action wants to be typed: the reference, in bulk the verb")
-	f.BoolVar(&v.q.noInput, "no-input", false, "never ask: what needs an answer is an error")
+	v.why(c)
 	f.StringVar(&v.id, "id", "", "the `key` as the caller sent it, with --tenant and --operation")
 	f.StringVar(&v.principal, "principal", "", "`principal` of the key, where keys are kept apart by it")
 	v.list.filters(a, c, action)
-	f.IntVar(&v.limit, "limit", 0, "in bulk, stop after this `many`; 0: 1,000")
-	f.StringVar(&v.list.after, "after", "", "in bulk, go on after this `cursor`")
-	f.StringVar(&v.progress, "progress", "auto", "`how` to say how far it is: auto, json or none")
-	f.Bool("json", false, "one JSON object")
+	v.far(c)
 	a.storeFlags(c)
 	return c
 }
@@ -120,9 +105,6 @@ func (a *app) keysPurgeCommand() *cobra.Command {
 
 // check refuses what makes no sense before any store is opened.
 func (v *acting) check(a *app, args []string) error {
-	if f := checkWord("--progress", v.progress, "auto", "json", "none"); f != nil {
-		return f
-	}
 	choices := 0
 	for _, chosen := range []bool{v.completed, v.failed, v.probe} {
 		if chosen {
@@ -146,13 +128,10 @@ func (v *acting) check(a *app, args []string) error {
 	case v.status != 0 && (v.status < 100 || v.status > 599):
 		return usage("--status: 100 to 599")
 	}
-	if strings.TrimSpace(v.reason) == "" && !a.talks(v.q) && !v.dryRun {
-		return &failure{exit: exitUsage, code: "usage", message: "a reason is required: it stays in the audit", hint: "add --reason \"why\""}
+	if v.rate < 0 {
+		return usage("--rate: must not be negative")
 	}
-	if v.limit < 0 || v.rate < 0 {
-		return usage("--limit, --rate: must not be negative")
-	}
-	return nil
+	return v.deed.check(a)
 }
 
 // bulk says whether filters are given in place of one key.
@@ -163,6 +142,7 @@ func (a *app) act(c *cobra.Command, v *acting, args []string) error {
 	var find operator.FindParams
 	var err error
 	if v.bulk(args) {
+		v.list.after = v.after
 		if find, err = v.list.params(); err == nil && (find == operator.FindParams{}) && !v.list.stuck {
 			err = &failure{exit: exitUsage, code: "usage", message: "name the key, or say by filters which ones", hint: "see: " + c.CommandPath() + " --help"}
 		}

@@ -208,15 +208,25 @@ func (a *app) printRecord(shown operator.Shown) {
 	if r.Trace != "" {
 		row("trace", "%s", r.Trace)
 	}
-	for _, e := range shown.Audit {
+	a.printAudit(shown.Audit)
+	a.printNext(shown.Next)
+}
+
+// printAudit writes what operators did to one thing.
+func (a *app) printAudit(entries []operator.Entry) {
+	for _, e := range entries {
 		outcome := e.Outcome
 		if e.Code != "" {
 			outcome = e.Code
 		}
-		row("audit", "%s  %s  %s", a.moment(e.At), e.Action, outcome)
+		a.out.line(fmt.Sprintf("%-12s %s  %s  %s", "audit", a.moment(e.At), e.Action, outcome))
 		a.out.line(wrap(escape(entryText(e)), strings.Repeat(" ", 13), 80))
 	}
-	for _, n := range shown.Next {
+}
+
+// printNext writes what can become of it.
+func (a *app) printNext(steps []operator.NextStep) {
+	for _, n := range steps {
 		a.out.line(strings.Replace(wrap(escape(n.Text), strings.Repeat(" ", 13), 80), strings.Repeat(" ", 13), fmt.Sprintf("%-12s ", "next"), 1))
 		if n.Command != "" {
 			a.out.line(strings.Repeat(" ", 15) + escape(n.Command))

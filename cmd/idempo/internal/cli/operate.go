@@ -61,6 +61,30 @@ func (a *app) desk(ctx context.Context, c *cobra.Command, actor string, acts boo
 	return d, nil
 }
 
+// atDesk opens the operator service for reading, and ends f at the first signal.
+func (a *app) atDesk(c *cobra.Command, f func(context.Context, *desk) error) error {
+	ctx, cancel := a.interruptible(c)
+	defer cancel()
+	d, err := a.desk(ctx, c, "", false)
+	if err != nil {
+		return err
+	}
+	defer d.close()
+	return interrupted(ctx, f(ctx, d))
+}
+
+// atDeskOf opens the operator service for an actor, as desk does. The first signal closes stop, the second ends f.
+func (a *app) atDeskOf(c *cobra.Command, actor string, acts bool, f func(ctx context.Context, stop <-chan struct{}, d *desk) error) error {
+	ctx, stop, cancel := a.twice(c)
+	defer cancel()
+	d, err := a.desk(ctx, c, actor, acts)
+	if err != nil {
+		return err
+	}
+	defer d.close()
+	return interrupted(ctx, f(ctx, stop, d))
+}
+
 // localActor is the user of the operating system at this host.
 func localActor() string {
 	name := "unknown"
@@ -95,7 +119,9 @@ func refusal(e *operator.Error) *failure {
 	f := &failure{exit: exitNo, code: e.Code, message: e.Error()}
 	switch e.Code {
 	case operator.CodeNotFound:
-		return notFound()
+		f = notFound()
+		f.message = "no such " + e.Thing()
+		return f
 	case operator.CodeConfirmNeeded, operator.CodeInvalid, operator.CodeUnsupported:
 		f.exit = exitUsage
 	}
