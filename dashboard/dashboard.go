@@ -41,8 +41,8 @@ type Config struct {
 	Operations func() []idempo.Operation
 	// Settings are the effective settings, secrets masked already; shown on the settings page. May be nil.
 	Settings func() []Setting
-	// Meter counts what this process does; the overview shows it. May be nil.
-	Meter *Meter
+	// Meter counts what this process does, and knows what all have counted; overview and mismatches show it. May be nil.
+	Meter *operator.Meter
 	// Product is a version, shown in the footer.
 	Product string
 	// Log gets faults; a page shows a reference to them, not the text. Default: none.
@@ -117,6 +117,7 @@ func (h *Handler) routes() {
 	page("POST /keys/{ref}/{action}", h.act)
 	page("POST /bulk", h.bulk)
 	page("GET /doubt", h.doubt)
+	page("GET /mismatches", h.mismatches)
 	page("GET /audit", h.audit)
 	page("GET /audit.ndjson", h.exportAudit)
 	page("GET /settings", h.settings)

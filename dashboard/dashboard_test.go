@@ -9,7 +9,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/idempo/idempo"
 	"github.com/idempo/idempo/dashboard"
@@ -650,44 +649,4 @@ func TestStreamIsBounded(t *testing.T) {
 			t.Error(last)
 		}
 	})
-}
-
-func TestMeter(t *testing.T) {
-	t.Parallel()
-	now := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
-	m := dashboard.NewMeter(func() time.Time { return now })
-	tell := func(v idempo.Verdict, operation string) {
-		m.Observe(t.Context(), idempo.Event{Kind: "begin", Verdict: v, Operation: operation})
-	}
-	tell(idempo.VerdictRun, "pay")
-	now = now.Add(61 * time.Minute)
-	tell(idempo.VerdictRun, "pay")
-	tell(idempo.VerdictReplay, "pay")
-	tell(idempo.VerdictReplay, "ship")
-	tell(idempo.VerdictMismatch, "pay")
-	tell("", "pay")
-	m.Observe(t.Context(), idempo.Event{Kind: "execute", Took: 3 * time.Millisecond})
-	got := m.Measure()
-	if h := got.Hour; h.Run != 1 || h.Replay != 2 || h.Refused != 1 || h.Error != 1 || h.All() != 5 || len(got.Minutes) != 60 {
-		t.Errorf("%+v", h)
-	}
-	if got.RunP99 < 3*time.Millisecond || got.RunP99 > 6*time.Millisecond || got.Operations[0].Name != "pay" || got.Operations[0].Run != 2 {
-		t.Errorf("%+v", got)
-	}
-	for i := range 1000 {
-		tell(idempo.VerdictRun, fmt.Sprint("op", i))
-	}
-	if n := len(m.Measure().Operations); n != 201 {
-		t.Errorf("%d operations are kept", n)
-	}
-	event := idempo.Event{Kind: "begin", Verdict: idempo.VerdictRun, Operation: "pay"}
-	ctx := t.Context()
-	if n := testing.Benchmark(func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			m.Observe(ctx, event)
-		}
-	}).AllocsPerOp(); n != 0 {
-		t.Errorf("%d allocations", n)
-	}
 }

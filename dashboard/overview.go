@@ -22,8 +22,7 @@ type overviewPage struct {
 	Oldest  oldest // in doubt
 	Longest oldest // pending
 	Recent  []operator.Entry
-	Meter   *Measured // nil: this process counts nothing
-	Plot    *plot
+	Meter   *metered // nil: this process counts nothing
 }
 
 // tile is one state with its count and where to see its keys.
@@ -77,10 +76,7 @@ func (h *Handler) overview(v *visit) error {
 		return err
 	}
 	p.Recent = audit.Entries
-	if h.config.Meter != nil && v.by.Tenants == nil { // its numbers are of all tenants together
-		m := h.config.Meter.Measure()
-		p.Meter, p.Plot = &m, plotOf(m)
-	}
+	p.Meter = h.meter(v)
 	v.render(http.StatusOK, "overview", pageData{Title: "Overview", Nav: "overview", Doubt: p.InDoubt.Records, Body: p})
 	return nil
 }

@@ -37,6 +37,9 @@ func (p Principal) reads() bool {
 }
 
 // sees says whether the tenant is one of its own.
+// Sees says whether what belongs to a tenant may be shown to p.
+func (p Principal) Sees(tenant string) bool { return p.reads() && p.sees(tenant) }
+
 func (p Principal) sees(tenant string) bool {
 	return p.Tenants == nil || slices.Contains(p.Tenants, tenant)
 }

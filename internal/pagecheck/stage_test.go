@@ -24,7 +24,7 @@ type stage struct {
 	store  *house
 	engine *idempo.Engine
 	ops    *operator.Service
-	meter  *dashboard.Meter
+	meter  *operator.Meter
 	ui     *dashboard.Handler
 	prefix string
 	server *httptest.Server
@@ -74,7 +74,7 @@ func newStage(t *testing.T, prefix string) *stage {
 	s := &stage{t: t, prefix: prefix, by: ann()}
 	s.store = &house{Store: memstore.New(memstore.Options{Clock: s.now})}
 	s.at(3 * time.Hour)
-	s.meter = dashboard.NewMeter(s.now)
+	s.meter = operator.NewMeter(operator.MeterConfig{Store: s.store, Clock: s.now})
 	s.at(0)
 	var err error
 	s.engine, err = idempo.New(s.store, idempo.Config{DigestKeys: []idempo.Secret{{ID: "d1", Value: []byte(strings.Repeat("k1", 20))}}, Observer: s.meter,
@@ -213,4 +213,36 @@ func (s *stage) day() string {
 	s.store.owner = ""
 	s.at(0)
 	return stuck
+}
+
+// month lets the counters tell of thirty days: weekdays are busier than weekends, and once a client came back late.
+func (s *stage) month() {
+	s.t.Helper()
+	ctx, r := context.Background(), rand.New(rand.NewPCG(7, 7))
+	members := [][]string{{"body", "/amount"}, {"body", "/amount", "/currency"}, {"body", "/items/0/quantity"}, nil}
+	for before := 30 * 24 * time.Hour; before > 0; before -= 6 * time.Hour {
+		s.at(before)
+		weekday := s.now().Weekday()
+		busy := 40 + r.IntN(30)
+		if weekday == time.Saturday || weekday == time.Sunday {
+			busy /= 3
+		}
+		for range busy {
+			op := []string{"create-payment", "create-payment", "create-payment", "refund", "ship-order", "book-ledger"}[r.IntN(6)]
+			e := idempo.Event{Kind: "begin", Operation: op, Verdict: "run", Tenant: "acme"}
+			switch n := r.IntN(100); {
+			case n < 14:
+				e.Verdict, e.Age = "replay", time.Duration(r.Int64N(int64(5*time.Hour)))
+			case n == 14 && op == "ship-order":
+				e.Verdict, e.Age = "replay", 46*time.Hour
+			case n == 15:
+				e.Verdict, e.KeyRef = "mismatch", fmt.Sprintf("k_%026x", r.Int64())
+			}
+			s.meter.Observe(ctx, e)
+			if names := members[r.IntN(len(members))]; e.Verdict == "mismatch" && names != nil {
+				s.meter.Observe(ctx, idempo.Event{Kind: "differs", Operation: op, KeyRef: e.KeyRef, Members: names})
+			}
+		}
+	}
+	s.at(0)
 }

@@ -21,7 +21,6 @@ import (
 	"github.com/idempo/idempo/cmd/idempo/internal/database"
 	"github.com/idempo/idempo/cmd/idempo/internal/gate"
 	idemprometheus "github.com/idempo/idempo/contrib/prometheus"
-	"github.com/idempo/idempo/dashboard"
 	"github.com/idempo/idempo/gateway"
 	"github.com/idempo/idempo/operator"
 	"github.com/idempo/idempo/webhook"
@@ -59,7 +58,7 @@ type Server struct {
 	keys      keyring
 	madeKey   bool
 	gate      *gate.Gate
-	meter     *dashboard.Meter
+	meter     *operator.Meter
 	madeToken bool
 
 	reloading  sync.Mutex
@@ -77,7 +76,7 @@ func New(c *config.Settings, o Options) *Server {
 	s.log = newLog(c.Log, s.level, o)
 	s.seen = content(c.File)
 	s.metrics = idemprometheus.New(idemprometheus.Config{MaxOperations: c.Metrics.MaxOperations, Version: o.Version, Revision: o.Revision, Process: true})
-	s.health, s.meter = &storeHealth{}, dashboard.NewMeter(nil)
+	s.health = &storeHealth{}
 	s.admin = admin{store: s.health.up, metrics: s.metrics, reload: s.Reload, problem: s.serving.lastError, breakers: s.breakers}
 	s.admin.use(c)
 	return s
@@ -152,6 +151,7 @@ func (s *Server) Start(ctx context.Context) (err error) {
 	}
 	s.life, s.background = context.WithCancel(context.Background())
 	s.work.Go(func() { _ = s.engine.Run(s.life) })
+	s.work.Go(func() { _ = s.meter.Run(s.life) })
 	s.work.Go(func() { s.health.watch(s.life, s.store) })
 	s.serveFront(s.life)
 	if c.File != "" && c.Reload.Watch && s.options.Load != nil {
@@ -213,6 +213,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 func (s *Server) assemble() (err error) {
 	c := s.settings
 	config := engineConfig(c, s.keys.secrets)
+	s.meter = operator.NewMeter(operator.MeterConfig{Store: s.store.Store, Log: s.log})
 	config.Logger, config.Observer = s.log, observers{s.metrics, s.health, s.meter, eventLog{s.log}}
 	if s.engine, err = idempo.New(s.store.Store, config); err != nil {
 		return err
