@@ -72,23 +72,12 @@ func (x *session) find(k idempo.Key, names []string) ([]idempo.Record, error) {
 	return find("find", k, names, x.query)
 }
 
-// find asks first whether there is anything: drivers spend long on the forty columns of a row that is not there.
 func find(name string, k idempo.Key, names []string, query func(name string, args ...any) (*sql.Rows, error)) ([]idempo.Record, error) {
 	var out []idempo.Record
 	for _, id := range names {
 		args := keyArgs(k, id)
-		rows, err := query("exists", args...)
+		rows, err := query(name, args[0], args[1], args[0], args[1], args[2], args[2])
 		if err != nil {
-			return nil, err
-		}
-		there := rows.Next()
-		if err := errors.Join(rows.Err(), rows.Close()); err != nil {
-			return nil, err
-		}
-		if !there {
-			continue
-		}
-		if rows, err = query(name, args[0], args[1], args[0], args[1], args[2], args[2]); err != nil {
 			return nil, err
 		}
 		found, err := scan(rows)
@@ -108,14 +97,13 @@ func find(name string, k idempo.Key, names []string, query func(name string, arg
 func scan(rows *sql.Rows) (out []idempo.Record, err error) {
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {
-		row := sqlkit.Row{Micros: true}
-		dest := row.Dest()
-		for i, d := range dest {
-			if p, ok := d.(*[]byte); ok {
-				dest[i] = blob{p}
-			}
+		var text string
+		var body []byte
+		if err := rows.Scan(&text, blob{&body}); err != nil {
+			return nil, err
 		}
-		if err := rows.Scan(dest...); err != nil {
+		var row sqlkit.Row
+		if err := row.Unpack(text, body); err != nil {
 			return nil, err
 		}
 		r, err := row.Record()

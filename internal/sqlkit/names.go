@@ -10,7 +10,7 @@ import (
 
 var (
 	identifier  = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,39}$`)
-	placeholder = regexp.MustCompile(`\{(table|name|schema|columns|when)(?: ([^{}]+))?\}`)
+	placeholder = regexp.MustCompile(`\{(table|name|schema|columns|packed|when)(?: ([^{}]+))?\}`)
 )
 
 // Names is where a store's tables live and how its database quotes names.
@@ -49,7 +49,7 @@ func (n Names) quote(s string) string {
 // Expand fills in the placeholders of a query or migration: {table records} is Table("records"), {name records_ref} is
 // Name("records_ref"), {schema} the quoted schema, {columns} the column list, {columns r} the same led by "r.",
 // {columns -response_body} the list with NULL in that column's place. {when X} becomes when(X), and so do the times in
-// {columns}, for a database whose times are read by an expression. An unknown placeholder is an error.
+// {columns}, for a database whose times are read by an expression. {packed} takes the words of {columns}, see Row.Unpack. An unknown placeholder is an error.
 func (n Names) Expand(sql string, when func(string) string) (string, error) {
 	var bad error
 	out := placeholder.ReplaceAllStringFunc(sql, func(m string) string {
@@ -63,6 +63,8 @@ func (n Names) Expand(sql string, when func(string) string) (string, error) {
 			return n.quote(n.Schema)
 		case word == "columns":
 			return columns(strings.Fields(arg), when)
+		case word == "packed":
+			return packed(strings.Fields(arg))
 		case word == "when" && arg != "" && when != nil:
 			return when(arg)
 		}
@@ -74,14 +76,7 @@ func (n Names) Expand(sql string, when func(string) string) (string, error) {
 
 // columns lists Columns; words are an alias, or names led by "-" that are replaced by NULL.
 func columns(words []string, when func(string) string) string {
-	lead, drop := "", map[string]bool{}
-	for _, w := range words {
-		if name, ok := strings.CutPrefix(w, "-"); ok {
-			drop[name] = true
-		} else {
-			lead = w + "."
-		}
-	}
+	lead, drop := leadAndDrop(words)
 	cols := Columns()
 	for i, c := range cols {
 		switch {
@@ -94,6 +89,18 @@ func columns(words []string, when func(string) string) string {
 		}
 	}
 	return strings.Join(cols, ", ")
+}
+
+func leadAndDrop(words []string) (lead string, drop map[string]bool) {
+	drop = map[string]bool{}
+	for _, w := range words {
+		if name, ok := strings.CutPrefix(w, "-"); ok {
+			drop[name] = true
+		} else {
+			lead = w + "."
+		}
+	}
+	return lead, drop
 }
 
 // Queries reads every *.sql file of dir, strips comment lines and indentation, fills in the placeholders, and returns

@@ -1,5 +1,5 @@
 -- Records of one operation that are due: enqueued ones, and doubts whose next probe has come.
-SELECT {columns}
+SELECT {packed}
 FROM {table records} INDEXED BY {name records_due}
 WHERE operation = ?2 AND due_at IS NOT NULL AND due_at <= ?1
   AND (state = 'pending' AND lease_until <= ?1 AND (started_at IS NULL OR on_crash = 'rerun')

@@ -1,5 +1,5 @@
 -- Records of one operation that must be probed: started owners that vanished, and doubts that no probe has a date for.
-SELECT {columns}
+SELECT {packed}
 FROM {table records}
 WHERE rowid IN (
   SELECT rowid FROM {table records} INDEXED BY {name records_lease}

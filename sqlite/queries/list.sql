@@ -1,5 +1,5 @@
 -- Records after a key, in key order; what is filtered further is judged by the caller, on the effective state.
-SELECT {columns -response_body -snapshot}
+SELECT {packed -response_body -snapshot}
 FROM {table records}
 WHERE (tenant_id, operation, idempotency_key) > (?1, ?2, ?3) AND tenant_id <= ?4
   AND alias_of IS NULL

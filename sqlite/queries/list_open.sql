@@ -1,5 +1,5 @@
 -- list for running and doubtful records, by their own indexes: the rest of the table is not read.
-SELECT {columns r -response_body -snapshot}
+SELECT {packed r -response_body -snapshot}
 FROM (
   SELECT rowid AS place FROM {table records} INDEXED BY {name records_lease} WHERE state = 'pending'
   UNION ALL

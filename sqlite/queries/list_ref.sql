@@ -1,5 +1,5 @@
 -- The records whose digest begins with a reference: one, but for a chance of 2^-128. An alias stands for its record.
-SELECT {columns -response_body -snapshot}
+SELECT {packed -response_body -snapshot}
 FROM {table records} AS r
 WHERE EXISTS (
   SELECT 1 FROM {table records} AS n

@@ -1,5 +1,5 @@
 -- Records of a stretch of the table that may be meant, the newest first.
-SELECT {columns -response_body -snapshot}
+SELECT {packed -response_body -snapshot}
 FROM {table records}
 WHERE rowid > ?1 AND rowid <= ?2 AND alias_of IS NULL
   AND (?3 = '' OR resource_type = ?3 AND resource_id = ?4 OR instr(refs, ?5) > 0)
