@@ -43,6 +43,8 @@ type delivery struct {
 	fault   *handlerError
 	out     Outcome
 	why     string          // it is parked
+	past    bool            // it runs although a version before it did not come
+	first   version         // the lowest that its lane holds, where its wait for a gap is over
 	moved   map[string]bool // lanes that the handler has set
 	result  idempo.Result
 	claim   *idempo.Claim
@@ -158,6 +160,7 @@ func (in *Inbox) ordered(d *delivery, e event) *parking {
 		if m.Lane == "" {
 			d.order = OrderNone
 		}
+		d.ver, _ = parseVersion(m.Version, true) // counts where SetVersion has given the lane one
 		return nil
 	}
 	if m.Lane == "" {

@@ -31,6 +31,8 @@ const (
 	MissingPosition = "position" // its identity is its place in the broker: a producer's repeat is not seen
 	TooOldPark      = "park"     // a message older than the window waits for a person
 	TooOldRun       = "run"      // it runs
+	OnGapPark       = "park"     // after GapWait a message behind a gap waits for a person
+	OnGapContinue   = "continue" // the lane goes on from the lowest that is held: see PastGap
 	TieSkip         = "skip"     // under OrderLatest an equal version is stale
 	TieRun          = "run"      // it runs
 	FingerprintBody = "body"     // another body under a known identity is a conflict
@@ -70,8 +72,14 @@ type Options struct {
 	OnDead string
 	// Tie is TieSkip (default) or TieRun.
 	Tie string
-	// GapWait is how long OrderContiguous waits for a missing version before the next is parked. Default 15m.
+	// GapWait is how long OrderContiguous waits for a missing version before OnGap. Default 15m.
 	GapWait time.Duration
+	// OnGap is OnGapPark (default) or OnGapContinue.
+	OnGap string
+	// AnyStart lets the first version seen of a lane under OrderContiguous start its run; without it that is 1. After Idle
+	// without a version any starts a new one; 0: never.
+	AnyStart bool
+	Idle     time.Duration
 	// MissingID is MissingPark (default), MissingDigest or MissingPosition.
 	MissingID string
 	// Fingerprint is FingerprintBody (default) or FingerprintOff.
@@ -90,6 +98,8 @@ type Options struct {
 
 	// MaxAttempts is how often the handler is started for one message. Default 10.
 	MaxAttempts int
+	// MaxAge ends the attempts of a message so long after its first failure. 0: MaxAttempts alone counts.
+	MaxAge time.Duration
 	// BackoffBase × 2 each time, at most BackoffMax, with full jitter. 1s and 15m.
 	BackoffBase, BackoffMax time.Duration
 	// HandlerTimeout ends the context of a handler. Default 5m.
@@ -119,6 +129,7 @@ func (o Options) withDefaults() Options {
 	o.OnDead = cmp.Or(o.OnDead, OnDeadBlock)
 	o.Tie = cmp.Or(o.Tie, TieSkip)
 	o.GapWait = cmp.Or(o.GapWait, 15*time.Minute)
+	o.OnGap = cmp.Or(o.OnGap, OnGapPark)
 	o.MissingID = cmp.Or(o.MissingID, MissingPark)
 	o.Fingerprint = cmp.Or(o.Fingerprint, FingerprintBody)
 	o.ParkBreaker = cmp.Or(o.ParkBreaker, 100)
@@ -157,7 +168,7 @@ func (o Options) check() (errs []error) {
 		"Horizon": int64(o.Horizon), "MaxAttempts": int64(o.MaxAttempts), "BackoffBase": int64(o.BackoffBase), "BackoffMax": int64(o.BackoffMax),
 		"HandlerTimeout": int64(o.HandlerTimeout), "DrainTimeout": int64(o.DrainTimeout), "Workers": int64(o.Workers), "Lease": int64(o.Lease),
 		"MaxInFlight": int64(o.MaxInFlight), "MaxInFlightBytes": int64(o.MaxInFlightBytes), "BatchSize": int64(o.BatchSize),
-		"BatchBytes": int64(o.BatchBytes), "Poll": int64(o.Poll), "KeepDone": int64(o.KeepDone), "KeepBody": int64(o.KeepBody),
+		"BatchBytes": int64(o.BatchBytes), "Poll": int64(o.Poll), "Idle": int64(o.Idle), "MaxAge": int64(o.MaxAge), "KeepDone": int64(o.KeepDone), "KeepBody": int64(o.KeepBody),
 	} {
 		if v < 0 {
 			bad("%s is negative", name)
@@ -175,6 +186,7 @@ func (o Options) check() (errs []error) {
 	word("Order", string(o.Order), string(OrderNone), string(OrderSerial), string(OrderLatest), string(OrderContiguous))
 	word("OnDead", o.OnDead, OnDeadBlock, OnDeadContinue)
 	word("Tie", o.Tie, TieSkip, TieRun)
+	word("OnGap", o.OnGap, OnGapPark, OnGapContinue)
 	word("MissingID", o.MissingID, MissingPark, MissingDigest, MissingPosition)
 	word("TooOld", o.TooOld, TooOldPark, TooOldRun)
 	word("Fingerprint", o.Fingerprint, FingerprintBody, FingerprintOff)

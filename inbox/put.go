@@ -41,12 +41,12 @@ func (in *Inbox) Put(ctx context.Context, m Message) (Outcome, error) {
 }
 
 // SetVersion puts the lane's version to v: under OrderContiguous v+1 is next, under OrderLatest only what is newer than v
-// runs. In a handler it is part of the handler's transaction and of its message's tenant; elsewhere it joins the
+// runs; under OrderSerial, too, what has a version that is not newer is stale from now on. In a handler it is part of the handler's transaction and of its message's tenant; elsewhere it joins the
 // transaction of ctx, or is one of its own, and the tenant is Options.Tenant. It sets what it is told, also backwards.
 func (in *Inbox) SetVersion(ctx context.Context, lane, v string) error {
-	ver, ok := parseVersion(v, in.o.Order == OrderLatest)
+	ver, ok := parseVersion(v, in.o.Order != OrderContiguous)
 	if !ok || lane == "" || len(lane) > maxLane {
-		return misuse("SetVersion needs a lane and an integer, or an RFC 3339 instant under OrderLatest")
+		return misuse("SetVersion needs a lane and an integer, or but for OrderContiguous an RFC 3339 instant")
 	}
 	p := LeaveParams{Tenant: in.o.Tenant, Subscriber: in.o.Subscriber, Lane: lane, Version: string(ver)}
 	if in.o.Order == OrderContiguous {

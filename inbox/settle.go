@@ -100,14 +100,22 @@ func (in *Inbox) failed(ctx context.Context, d *delivery, f *handlerError) (Outc
 		return Outcome{}, true, nil // rolled back; the next transaction completes it without effect
 	}
 	if l, ok := errors.AsType[*later](f.err); ok {
-		out, err := in.keep(ctx, d, keeping{status: StatusStored, reason: ReasonLater, due: true, delay: l.d})
+		k := keeping{status: StatusStored, reason: ReasonLater, due: true, delay: l.d}
+		if l.resting != "" {
+			k.status, k.reason = StatusRetrying, l.resting
+		}
+		out, err := in.keep(ctx, d, k)
 		return out, false, err
 	}
-	if _, ok := errors.AsType[*permanent](f.err); ok {
-		out, err := in.bury(ctx, d, ReasonPermanent, f)
+	if p, ok := errors.AsType[*permanent](f.err); ok {
+		out, err := in.bury(ctx, d, p.reason, f)
 		return out, false, err
 	}
-	out, err := in.keep(ctx, d, keeping{status: StatusRetrying, fault: f, due: true, inPlace: d.inPlace})
+	k := keeping{status: StatusRetrying, fault: f, due: true, delay: -1, inPlace: d.inPlace}
+	if r, ok := errors.AsType[*retry](f.err); ok {
+		k.delay = r.d
+	}
+	out, err := in.keep(ctx, d, k)
 	return out, false, err
 }
 
@@ -122,7 +130,7 @@ type keeping struct {
 	reason string
 	fault  *handlerError // of the start; nil: none
 	due    bool
-	delay  time.Duration
+	delay  time.Duration // below 0, of a failure: as the settings say
 
 	inPlace bool // the broker keeps it: the receipt counts only
 }
@@ -189,9 +197,11 @@ func (in *Inbox) keepAs(d *delivery, r *Receipt, k keeping, counted bool) PutPar
 		r.Failures = r.Failures[max(0, len(r.Failures)-maxFailures):]
 	}
 	if k.status == StatusRetrying {
-		if r.Attempts >= in.o.MaxAttempts {
+		old := in.o.MaxAge > 0 && len(r.Failures) > 0 && d.ent.Now.Sub(r.Failures[0].At) > in.o.MaxAge
+		switch {
+		case k.fault != nil && r.Attempts >= in.o.MaxAttempts || old:
 			r.Status, r.Reason, p.Due = StatusDead, ReasonAttempts, false
-		} else {
+		case k.delay < 0:
 			p.Delay = backoff.Full(r.Attempts-1, in.o.BackoffBase, in.o.BackoffMax)
 		}
 	}
@@ -266,7 +276,10 @@ func (in *Inbox) waiting(d *delivery) PutParams {
 	p := PutParams{Rev: rev}
 	if d.out.Reason == ReasonGap {
 		p.Due, p.Delay = true, in.o.GapWait-d.ent.Now.Sub(since)
-		if p.Delay <= 0 {
+		switch {
+		case p.Delay <= 0 && in.o.OnGap == OnGapContinue:
+			p.Delay = time.Second // a lower one that waits goes first
+		case p.Delay <= 0:
 			p.Due, r.Status = false, StatusParked
 			wanted := version(d.ent.Version).next()
 			text := fmt.Sprintf("version %s did not come within %v; release goes on from %s", wanted, in.o.GapWait, d.ver)

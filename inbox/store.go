@@ -111,6 +111,7 @@ type Entered struct {
 	Blocked   bool      // another receipt of the lane holds it: any if the key has no receipt, else an earlier one
 	Receipt   *Receipt  // of the key, nil: none
 	CreatedAt time.Time // of the lane's row, or of the subscriber's
+	ChangedAt time.Time // of the lane's row: when it got its version
 	Now       time.Time // the store's clock
 }
 

@@ -30,6 +30,7 @@ func (in *Inbox) transact(ctx context.Context, ds []*delivery, h Handler) error 
 	})
 	return in.engine.InTx(ctx, func(ctx context.Context) error {
 		for _, d := range sorted {
+			d.past, d.first = false, ""
 			d.ent, d.run, d.fault, d.out, d.moved, d.result, d.claim, d.verdict = Entered{}, false, nil, Outcome{}, nil, idempo.Result{}, nil, answered
 			if err := d.begin(ctx); err != nil {
 				return err
@@ -149,6 +150,11 @@ func (d *delivery) enter(ctx context.Context) (ok bool, err error) {
 			return false, err
 		}
 	}
+	if d.expired() {
+		if d.first, err = d.lowest(ctx); err != nil {
+			return false, err
+		}
+	}
 	return d.judge(), nil
 }
 
@@ -183,22 +189,15 @@ func (d *delivery) judge() bool {
 	if d.order != OrderContiguous && d.ent.Blocked {
 		return waits(ReasonLane)
 	}
-	if d.order == OrderSerial {
-		return true
-	}
 	now := version(d.ent.Version)
-	if d.order == OrderContiguous {
-		now = now.next()
-		c, ok := d.ver.compare(now)
-		switch {
-		case !ok:
-			return d.incomparable()
-		case c > 0:
-			return waits(ReasonGap)
-		case c < 0:
+	if d.order == OrderSerial {
+		if c, ok := d.ver.compare(now); now != "" && d.ver != "" && ok && c <= 0 { // SetVersion has given the lane one
 			d.out.Reason = ReasonStale
 		}
 		return true
+	}
+	if d.order == OrderContiguous {
+		return d.contiguous(now, waits)
 	}
 	if now == "" {
 		return true

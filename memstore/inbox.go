@@ -26,6 +26,7 @@ type laneID struct{ tenant, subscriber, lane string }
 type laneRow struct {
 	version string
 	created time.Time
+	changed time.Time
 }
 
 type receiptID struct{ tenant, subscriber, key string }
@@ -93,7 +94,7 @@ func (r receipts) Enter(ctx context.Context, p inbox.EnterParams) (e inbox.Enter
 			}
 		}
 		if row := sh.lanes[id]; row != nil && (p.Lane != "" || p.Key == "") {
-			e.Version, e.CreatedAt = row.version, row.created
+			e.Version, e.CreatedAt, e.ChangedAt = row.version, row.created, row.changed
 		}
 		if tx != nil {
 			if v, ok := tx.shelf.versions[id]; ok {
@@ -213,11 +214,11 @@ func (sh *shelf) leave(p inbox.LeaveParams, now time.Time) {
 	if p.Version != "" || p.Lane == "" && p.Key == "" {
 		row := sh.lanes[lane]
 		if row == nil {
-			row = &laneRow{created: now}
+			row = &laneRow{created: now, changed: now}
 			sh.lanes[lane] = row
 		}
 		if p.Version != "" {
-			row.version = p.Version
+			row.version, row.changed = p.Version, now
 		}
 	}
 	if p.Lane != "" {

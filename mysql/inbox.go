@@ -149,11 +149,14 @@ func (r receipts) lane(ctx context.Context, on queryer, e *inbox.Entered, args [
 	return each(ctx, on, r.s.q["lane"].with(nil, args...), func(scan func(...any) error) error {
 		var version []byte
 		var now int64
-		var created *int64
-		err := scan(&now, &version, &created, &e.Blocked)
+		var created, changed *int64
+		err := scan(&now, &version, &created, &changed, &e.Blocked)
 		e.Now, e.Version = time.UnixMicro(now).UTC(), string(version)
 		if created != nil {
 			e.CreatedAt = time.UnixMicro(*created).UTC()
+		}
+		if changed != nil {
+			e.ChangedAt = time.UnixMicro(*changed).UTC()
 		}
 		return err
 	})

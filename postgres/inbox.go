@@ -81,9 +81,9 @@ func (r receipts) Enter(ctx context.Context, p inbox.EnterParams) (inbox.Entered
 		lane := r.s.q["lane"].with(nil, args...)
 		lane.Row = func(scan func(...any) error) error {
 			var version []byte
-			var created *time.Time
-			err := scan(&e.Now, &version, &created, &e.Blocked)
-			e.Now, e.Version, e.CreatedAt = e.Now.UTC(), string(version), utc(created)
+			var created, changed *time.Time
+			err := scan(&e.Now, &version, &created, &changed, &e.Blocked)
+			e.Now, e.Version, e.CreatedAt, e.ChangedAt = e.Now.UTC(), string(version), utc(created), utc(changed)
 			return err
 		}
 		all = append(all, lane)

@@ -320,9 +320,12 @@ func laneOf(q querying, e *inbox.Entered, p inbox.EnterParams) error {
 		return err
 	}
 	var version []byte
-	var created *int64
+	var created, changed *int64
 	if rows.Next() {
-		err = rows.Scan(&version, &created, &e.Blocked)
+		err = rows.Scan(&version, &created, &changed, &e.Blocked)
+	}
+	if changed != nil {
+		e.ChangedAt = time.UnixMicro(*changed).UTC()
 	}
 	if created != nil {
 		e.CreatedAt = time.UnixMicro(*created).UTC()

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/idempo/idempo/inbox"
 )
@@ -25,6 +26,8 @@ func laneCases() []testCase {
 		c("[messages/I26] lane or version missing, or not comparable", laneMissing),
 		c("messages of one lane at once follow each other in one process", laneTogether),
 		c("a message that is skipped by a person lets its lane go on", laneSkipped),
+		c("a sequence begins anywhere, goes on past a gap and begins again after a rest", laneContinues),
+		c("a serial lane with a version leaves out what is older", laneClosed),
 	}
 }
 
@@ -187,6 +190,55 @@ func laneGap(k *K) {
 		k.Errorf("%+v", out)
 	}
 	b.settled()
+}
+
+// laneContinues is a sequence whose first number is any, that goes on past a gap, and begins again after a rest.
+func laneContinues(k *K) {
+	past := map[string]bool{}
+	b := k.box(inbox.Options{Order: inbox.OrderContiguous, AnyStart: true, OnGap: inbox.OnGapContinue, GapWait: time.Microsecond, Idle: time.Hour})
+	b.fails = func(ctx context.Context, m inbox.Message) error { past[m.ID] = inbox.PastGap(ctx); return nil }
+	for _, m := range []inbox.Message{inLane("41", "c", "41"), inLane("42", "c", "42")} {
+		b.give(m, inbox.StatusDone)
+	}
+	b.give(inLane("47", "c", "47"), inbox.StatusStored)
+	b.give(inLane("45", "c", "45"), inbox.StatusStored)
+	for len(b.started()) < 4 {
+		if k.ctx.Err() != nil {
+			k.Fatal("it did not go on", b.started())
+		}
+		b.once()
+	}
+	if got := b.started(); !slices.Equal(got, []string{"41", "42", "45", "47"}) || past["41"] || past["42"] || !past["45"] || !past["47"] {
+		k.Errorf("ran %v, past a gap %v", got, past)
+	}
+	if out := b.give(inLane("43", "c", "43"), inbox.StatusSkipped); out.Reason != inbox.ReasonStale {
+		k.Errorf("one that comes too late: %+v", out)
+	}
+	b.give(inLane("48", "c", "48"), inbox.StatusDone)
+	b.settled()
+	// A lane that has rested for long takes any number again, also a lower one.
+	k.ok(k.shelf().Leave(k.ctx, inbox.LeaveParams{Tenant: k.tenant, Subscriber: k.tenant, Lane: "c", Version: "48", Now: time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC)}))
+	b.give(inLane("7", "c", "7"), inbox.StatusDone)
+	b.give(inLane("8", "c", "8"), inbox.StatusDone)
+}
+
+// laneClosed is a serial lane that has been given a version.
+func laneClosed(k *K) {
+	b := k.box(inbox.Options{Order: inbox.OrderSerial})
+	b.fails = func(ctx context.Context, m inbox.Message) error {
+		if m.ID == "deleted" {
+			return b.SetVersion(ctx, m.Lane, m.Version)
+		}
+		return nil
+	}
+	b.give(inLane("a", "c", "9"), inbox.StatusDone)
+	b.give(inLane("b", "c", "5"), inbox.StatusDone) // no version counts yet
+	b.give(inLane("deleted", "c", "2026-01-02T00:00:00Z"), inbox.StatusDone)
+	if out := b.give(inLane("old", "c", "2026-01-01T00:00:00Z"), inbox.StatusSkipped); out.Reason != inbox.ReasonStale {
+		k.Errorf("%+v", out)
+	}
+	b.give(inLane("new", "c", "2026-01-03T00:00:00Z"), inbox.StatusDone)
+	b.give(inLane("none", "c", ""), inbox.StatusDone)
 }
 
 func laneRelease(k *K) {
