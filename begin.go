@@ -31,6 +31,19 @@ func (e *Engine) Begin(ctx context.Context, req Request) (b Begun, err error) {
 	return b, err
 }
 
+// Known is Begin for who wants to hear what is finished already, and nothing else: it reads, without lock, transaction or
+// wait. done false: as far as a read can tell, the intent has not been answered; Begin decides. Errors: those of Begin.
+func (e *Engine) Known(ctx context.Context, req Request) (b Begun, done bool, err error) {
+	c, err := e.prepare(ctx, &req)
+	if err != nil {
+		return Begun{}, false, err
+	}
+	if b, done, err = c.answered(ctx); done {
+		c.verdict(&b, nil)
+	}
+	return b, done, err
+}
+
 // begin is Begin when it is this call's turn.
 func (e *Engine) begin(c *call, t turn, f *flight, b *Begun) (err error) {
 	switch {

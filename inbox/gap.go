@@ -58,3 +58,9 @@ func PastGap(ctx context.Context) bool {
 	d, ok := ctx.Value(deliveryKey{}).(*delivery)
 	return ok && d.past
 }
+
+// Tied tells a handler under OrderLatest and TieRun that the lane has reached its message's version already, by another one.
+func Tied(ctx context.Context) bool {
+	d, ok := ctx.Value(deliveryKey{}).(*delivery)
+	return ok && d.tied
+}

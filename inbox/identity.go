@@ -43,6 +43,7 @@ type delivery struct {
 	fault   *handlerError
 	out     Outcome
 	why     string          // it is parked
+	tied    bool            // its lane has its version already
 	past    bool            // it runs although a version before it did not come
 	first   version         // the lowest that its lane holds, where its wait for a gap is over
 	moved   map[string]bool // lanes that the handler has set
@@ -186,7 +187,7 @@ func (d *delivery) identify(kind string, accepted bool) {
 		id = fields(ReasonAccepted, "", string(sum[:]))
 	}
 	d.key = idempo.Key{Tenant: d.m.Tenant, Operation: "inbox:" + d.in.o.Subscriber, ID: string(id)}
-	d.rkey = digestOf("message", string(id))
+	d.rkey = digestOf("message", string(id)) // see ReceiptKey
 }
 
 func (in *Inbox) tenant(m Message, e event) string {

@@ -81,13 +81,13 @@ func (in *Inbox) Park(ctx context.Context, m Message, key, reason string) (bool,
 	return err == nil && !st.Lost, err
 }
 
-// ReceiptKey is the key of m's receipt; "" where m has no identity.
-func (in *Inbox) ReceiptKey(m Message) string {
-	d, p := in.accept(m, false)
-	if p != nil {
-		return ""
-	}
-	return d.rkey
+// ReceiptKey is the receipt's key of a message that is known by its source and id.
+func ReceiptKey(source, id string) string { return digestOf("message", string(fields(source, id))) }
+
+// Accepts tells whether m has all that the inbox needs: an identity, and what its order goes by.
+func (in *Inbox) Accepts(m Message) bool {
+	_, p := in.accept(m, false)
+	return p == nil
 }
 
 // Receipts lists receipts of the subscriber, bodies and headers opened, see Store.List.

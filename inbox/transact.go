@@ -30,7 +30,7 @@ func (in *Inbox) transact(ctx context.Context, ds []*delivery, h Handler) error 
 	})
 	return in.engine.InTx(ctx, func(ctx context.Context) error {
 		for _, d := range sorted {
-			d.past, d.first = false, ""
+			d.past, d.tied, d.first = false, false, ""
 			d.ent, d.run, d.fault, d.out, d.moved, d.result, d.claim, d.verdict = Entered{}, false, nil, Outcome{}, nil, idempo.Result{}, nil, answered
 			if err := d.begin(ctx); err != nil {
 				return err
@@ -209,6 +209,7 @@ func (d *delivery) judge() bool {
 	case c < 0, c == 0 && d.in.o.Tie == TieSkip:
 		d.out.Reason = ReasonStale
 	}
+	d.tied = c == 0
 	return true
 }
 

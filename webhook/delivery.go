@@ -40,6 +40,8 @@ type Event struct {
 	Header                  http.Header
 	// Content is what two attempts of one event have in common: its bytes without the members that may differ.
 	Content []byte
+
+	doing *doing
 }
 
 // Identity is one delivery id of an event.

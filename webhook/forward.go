@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -35,6 +36,10 @@ type Forward struct {
 	Timeout      time.Duration  // of one attempt. 0 means 30s
 	Concurrency  int            // attempts at once. 0 means 8
 	Signing      []Secret       // Standard Webhooks secrets; each active one signs
+	// Breaker is after how many failures in a row the target rests, 0 means 10, and BreakerPause for how long at first, 0
+	// means 30s; it doubles up to 10 minutes. What waits for it is retrying and uses up no attempt.
+	Breaker      int
+	BreakerPause time.Duration
 }
 
 // target is where a source forwards to.
@@ -44,9 +49,20 @@ type target struct {
 	keys    []*key
 	slots   chan struct{}
 	now     func() time.Time
-	stopped atomic.Bool // the target said 410
+	in      *inbox.Inbox
+	breaker *breaker
 	alarm   func(text string)
+
+	mu     sync.Mutex
+	looked time.Time // when it was last asked whether the target has said 410
+	gone   bool
 }
+
+// Why an event waits for its target, or does no longer.
+const (
+	ReasonResting = "target resting" // retrying: the target fails again and again
+	ReasonGone    = "gone"           // dead: the target said 410
+)
 
 const keptReply = 1 << 10
 
@@ -60,11 +76,14 @@ func (s *Source) checkForward(f *faults) {
 		f.add("forward.target_dedups", "is missing, and nobody can guess it",
 			"write true where the target has one effect for one Idempotency-Key (what got no answer is sent again), or false (it is in doubt and waits for a person)")
 	}
-	if s.Order.Mode == "latest" {
-		f.add("order.mode", "latest needs the version to commit with the effect, which an HTTP target cannot", "use serial or none")
+	if s.Order.versioned() {
+		f.add("order.mode", s.Order.Mode+" needs the version to commit with the effect, which an HTTP target cannot", "use serial or none")
 	}
-	if w.Timeout < 0 || w.Concurrency < 0 {
-		f.add("forward", "timeout or concurrency is negative", "write a duration, a number")
+	if s.Order.Mode == OrderRefetch {
+		f.add("order.mode", "refetch needs a hook in Go, and the source forwards", "use serial: the target can fetch by itself")
+	}
+	if w.Timeout < 0 || w.Concurrency < 0 || w.Breaker < 0 || w.BreakerPause < 0 {
+		f.add("forward", "timeout, concurrency or breaker is negative", "write a duration, a number")
 	}
 	u, err := url.Parse(w.URL)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.Fragment != "" {
@@ -94,7 +113,7 @@ func (s *Source) checkForward(f *faults) {
 func newTarget(s *Source, now func() time.Time, alarm func(string)) (*target, error) {
 	w := *s.Forward
 	f := &faults{source: s.Name}
-	t := &target{f: w, now: now, alarm: alarm, slots: make(chan struct{}, cmp.Or(w.Concurrency, 8)),
+	t := &target{f: w, now: now, alarm: alarm, breaker: newBreaker(w.Breaker, w.BreakerPause, now), slots: make(chan struct{}, cmp.Or(w.Concurrency, 8)),
 		client: safedial.NewClient(safedial.Options{Timeout: cmp.Or(w.Timeout, 30*time.Second), Dialer: safedial.Dialer{Allow: w.Allow, Ports: w.Ports}})}
 	for i, secret := range w.Signing {
 		k, err := readKey(secret, FormStandard, AlgSHA256)
@@ -116,9 +135,51 @@ func problemOf(err error) string {
 
 // send is one attempt. Its error says what is known of the effect: marked idempo.NothingHappened, it is tried again.
 func (t *target) send(ctx context.Context, m inbox.Message) error {
-	if t.stopped.Load() {
-		return inbox.Later(time.Minute)
+	if gone, err := t.isGone(ctx); gone || err != nil {
+		if err != nil {
+			return idempo.NothingHappened(err)
+		}
+		return inbox.Resting("target "+ReasonGone, time.Minute)
 	}
+	if wait, ok := t.breaker.enter(); !ok {
+		return inbox.Resting(ReasonResting, wait)
+	}
+	err := t.attempt(ctx, m)
+	opened, closed := t.breaker.left(err != nil)
+	switch {
+	case opened:
+		t.alarm("the target rests: it failed again and again; events wait and use up no attempt")
+	case closed:
+		t.alarm("the target is back")
+	}
+	return err
+}
+
+// isGone tells whether the target has said 410 for an event that nobody has dealt with yet, after a restart, too. It is
+// asked of the store once a minute, and at once after a 410.
+func (t *target) isGone(ctx context.Context) (bool, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if now := t.now(); !t.gone && !t.looked.IsZero() && now.Sub(t.looked).Abs() < time.Minute {
+		return false, nil
+	}
+	p := inbox.ListParams{Statuses: []inbox.Status{inbox.StatusDead}, Newest: true, WithoutBody: true, Limit: 100}
+	for {
+		rs, err := t.in.Receipts(context.WithoutCancel(ctx), p)
+		if err != nil {
+			return false, err
+		}
+		if t.gone = slices.ContainsFunc(rs, func(r inbox.Receipt) bool { return r.Reason == ReasonGone }); t.gone || len(rs) < p.Limit {
+			break
+		}
+		p.After = rs[len(rs)-1].Seq
+	}
+	t.looked = t.now()
+	return t.gone, nil
+}
+
+// attempt is one request, at a place of its own.
+func (t *target) attempt(ctx context.Context, m inbox.Message) error {
 	select {
 	case t.slots <- struct{}{}:
 		defer func() { <-t.slots }()
@@ -168,15 +229,16 @@ func (t *target) answered(ctx context.Context, res *http.Response, kept []byte) 
 		inbox.SetResult(ctx, idempo.Result{Status: status, Body: kept})
 		return nil
 	case status == http.StatusGone:
-		if !t.stopped.Swap(true) {
-			t.alarm("the target said 410; nothing more is sent until a restart")
-		}
-		return inbox.Permanent(idempo.NothingHappened(errors.New("gone: the target answered 410")))
+		t.alarm("the target said 410: nothing more is sent until the events that are dead, gone are replayed or skipped")
+		t.mu.Lock()
+		t.gone = true
+		t.mu.Unlock()
+		return inbox.Dead(ReasonGone, idempo.NothingHappened(errors.New("the target answered 410")))
 	case status/100 == 5 && status != http.StatusServiceUnavailable && !*t.f.TargetDedups:
 		return failed // it may have acted before it failed
 	}
 	if d, ok := retryAfter(res.Header.Get("Retry-After"), t.now()); ok {
-		return inbox.Later(d)
+		return inbox.RetryIn(d, idempo.NothingHappened(failed))
 	}
 	return idempo.NothingHappened(failed)
 }

@@ -78,8 +78,14 @@ func forwarding(x *target, dedups bool, change ...func(*webhook.Forward)) webhoo
 
 func forwardSite(t *testing.T, s webhook.Source) *site {
 	t.Helper()
-	x := &site{t: t, store: newCounted(), effects: map[string]int{}}
-	rcv, err := webhook.New(webhook.Config{Engine: engineOver(t, x.store), Sources: []webhook.Source{s}, Now: at})
+	return forwardSiteOn(t, newCounted(), s)
+}
+
+// forwardSiteOn is another process on a store.
+func forwardSiteOn(t *testing.T, store *counted, sources ...webhook.Source) *site {
+	t.Helper()
+	x := &site{t: t, store: store, effects: map[string]int{}}
+	rcv, err := webhook.New(webhook.Config{Engine: engineOver(t, x.store), Sources: sources, Now: at, Observer: x})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +180,7 @@ func TestForwardAnswers(t *testing.T) {
 		sent   int
 	}{
 		{"[webhooks/W32] 204", status(204), false, nil, 1},
-		{"[webhooks/W32] 410 is dead", status(410), false, []string{"dead permanent"}, 1},
+		{"[webhooks/W32] 410 is dead", status(410), false, []string{"dead gone"}, 1},
 		{"[webhooks/W32] a redirect is not followed, and a failed attempt", status(302, "Location", "/in"), false, []string{"dead attempts"}, 3},
 		{"[webhooks/W33] 422 is tried again", status(422), false, []string{"dead attempts"}, 3},
 		{"[webhooks/W33] 503 is tried again", status(503), false, []string{"dead attempts"}, 3},
@@ -222,14 +228,45 @@ func TestForwardAnswers(t *testing.T) {
 			}
 		}
 	})
-	t.Run("[webhooks/W32] after a 410 nothing more is sent", func(t *testing.T) {
-		x := newTarget(t, status(410))
+	t.Run("[webhooks/W32] after a 410 nothing more is sent, after a restart either, until a person has dealt with it", func(t *testing.T) {
+		var gone atomic.Bool
+		gone.Store(true)
+		x := newTarget(t, func(w http.ResponseWriter, _ *http.Request) {
+			if gone.Load() {
+				w.WriteHeader(http.StatusGone)
+			}
+		})
 		s := forwardSite(t, forwarding(x, false))
 		s.want(http.StatusOK, "gh", gh(t, "d1", "1"))
 		s.work("gh")
 		s.want(http.StatusOK, "gh", gh(t, "d2", "2"))
 		s.work("gh")
-		if x.count() != 1 || !slices.Equal(s.waiting("gh"), []string{"dead permanent", "stored later"}) {
+		if x.count() != 1 || !slices.Equal(s.waiting("gh"), []string{"dead gone", "retrying target gone"}) {
+			t.Errorf("%d %v", x.count(), s.waiting("gh"))
+		}
+		again := forwardSiteOn(t, s.store, forwarding(x, false))
+		again.want(http.StatusOK, "gh", gh(t, "d3", "3"))
+		again.work("gh")
+		if x.count() != 1 || !slices.Equal(again.waiting("gh"), []string{"dead gone", "retrying target gone", "retrying target gone"}) {
+			t.Errorf("after a restart: %d %v", x.count(), again.waiting("gh"))
+		}
+		gone.Store(false)
+		for _, sel := range []inbox.Selection{{}, {Statuses: []inbox.Status{inbox.StatusRetrying}}} {
+			if c, err := again.rcv.Inbox("gh").Retry(t.Context(), sel, false); err != nil || c.OK == 0 {
+				t.Fatal(c, err)
+			}
+		}
+		again.work("gh")
+		if x.count() != 4 || len(again.waiting("gh")) != 0 {
+			t.Errorf("once it was replayed: %d %v", x.count(), again.waiting("gh"))
+		}
+	})
+	t.Run("[webhooks/W32] a target that says 429 and Retry-After for ever: dead at last", func(t *testing.T) {
+		x := newTarget(t, status(429, "Retry-After", "0"))
+		s := forwardSite(t, forwarding(x, false))
+		s.want(http.StatusOK, "gh", gh(t, "d1", "{}"))
+		s.work("gh")
+		if x.count() != 3 || !slices.Equal(s.waiting("gh"), []string{"dead attempts"}) {
 			t.Errorf("%d %v", x.count(), s.waiting("gh"))
 		}
 	})

@@ -48,10 +48,15 @@ func (r *Receiver) keep(req *http.Request, e *endpoint, body []byte, got Accepte
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(req.Context()), r.cfg.AnswerBudget)
 	defer cancel()
 	in := &ingest{r: r, e: e, req: req, got: got, id: receiptID(now)}
+	if in.known(ctx) {
+		a.outcome = in.outcome()
+		return a
+	}
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
 		err := in.once(ctx)
 		switch {
 		case err == nil:
+			in.note()
 			a.outcome = in.outcome()
 			return a
 		case errors.Is(err, errBusy):
@@ -85,6 +90,7 @@ type fate struct {
 	word string // stored duplicate late_duplicate conflict suspect_replay parked
 	of   string // the receipt that it repeats
 	kept bool   // something is written
+	why  string // it is parked all the same
 }
 
 // outcome is the word for the whole request: the most remarkable one of its events.
@@ -193,6 +199,9 @@ func (in *ingest) event(ctx context.Context, i int, begun map[string]idempo.Begu
 		return in.park(ctx, i, fate{word: "parked"}, ev.Parked, in.id+"/"+strconv.Itoa(i))
 	}
 	f := fate{word: "stored"}
+	if in.e.v.source.Order.versioned() && begun[names[0]].Claim != nil && !in.e.in.Accepts(in.message(i, "", "")) {
+		f.why = ParkedNoVersion
+	}
 	for _, name := range names {
 		b := begun[name]
 		first, seen := owner[name]
@@ -223,6 +232,9 @@ func (in *ingest) event(ctx context.Context, i int, begun map[string]idempo.Begu
 	}
 	switch f.word {
 	case "stored":
+		if f.why != "" {
+			return in.park(ctx, i, fate{word: "parked"}, f.why, in.id+"/"+strconv.Itoa(i))
+		}
 		_, err := in.e.in.Put(ctx, in.message(i, "", ""))
 		f.kept = true
 		return f, err
@@ -292,6 +304,7 @@ func (in *ingest) message(i int, parked, repeats string) inbox.Message {
 	if in.got.Delivery.Notice {
 		add("webhook-notice", "true")
 	}
+	add("webhook-parked", parked)
 	add("webhook-repeats", repeats)
 	m.Headers = append(m.Headers, in.e.stored(in.req.Header)...)
 	return m
@@ -306,16 +319,7 @@ func (e *endpoint) handler() inbox.Handler {
 		if e.target != nil {
 			return e.target.send(ctx, m)
 		}
-		e.mu.RLock()
-		h := e.handlers[m.Type]
-		if h == nil {
-			h = e.handlers["*"]
-		}
-		e.mu.RUnlock()
-		if h == nil {
-			return inbox.Skip("no-handler")
-		}
-		ev := &Event{Body: m.Body, Content: m.Body, Type: m.Type, Lane: m.Lane, Version: m.Version, Source: m.Source, Tenant: m.Tenant, Header: http.Header{}}
+		ev := &Event{doing: &doing{ctx, e}, Body: m.Body, Content: m.Body, Type: m.Type, Lane: m.Lane, Version: m.Version, Source: m.Source, Tenant: m.Tenant, Header: http.Header{}}
 		ev.Receipt, _ = m.Header("webhook-receipt")
 		if index, ok := m.Header("webhook-item"); ok {
 			ev.Index, _ = strconv.Atoi(index)
@@ -328,6 +332,10 @@ func (e *endpoint) handler() inbox.Handler {
 				class, text, _ := strings.Cut(h[1], " ")
 				ev.IDs = append(ev.IDs, Identity{Text: text, Signed: class == "signed"})
 			}
+		}
+		h, err := e.choose(ctx, ev, m)
+		if err != nil {
+			return err
 		}
 		return h(ctx, ev)
 	}

@@ -139,6 +139,20 @@ func TestOrder(t *testing.T) {
 		x.work("st")
 		x.wants("b3", "a1", "a2")
 	})
+	t.Run("[webhooks/OR9] a blocked lane goes on in order after a skip", func(t *testing.T) {
+		x := newOrdered(t, webhook.Order{})
+		x.fail["a1"] = inbox.Permanent(errors.New("never"))
+		for i := range 3 {
+			x.deliver(fmt.Sprint("e", i), "a", fmt.Sprint(i+1))
+		}
+		x.work("st")
+		x.wants()
+		if c, err := x.rcv.Inbox("st").Skip(t.Context(), inbox.Selection{}, "asked"); err != nil || c.OK != 1 {
+			t.Fatalf("%+v %v", c, err)
+		}
+		x.work("st")
+		x.wants("a2", "a3")
+	})
 	t.Run("none: nothing waits", func(t *testing.T) {
 		x := newOrdered(t, webhook.Order{Mode: "none"})
 		x.fail["a1"] = inbox.Permanent(errors.New("never"))
@@ -148,7 +162,8 @@ func TestOrder(t *testing.T) {
 		x.wants("a2")
 	})
 	t.Run("[webhooks/V19] an order that is not known does not start", func(t *testing.T) {
-		for field, o := range map[string]webhook.Order{"order.mode": {Mode: "sequence"}, "order.on_dead": {OnDead: "drop"}, "order.tie": {Tie: "run"}} {
+		for field, o := range map[string]webhook.Order{"order.mode": {Mode: "fifo"}, "order.on_dead": {OnDead: "drop"}, "order.tie": {Tie: "run"},
+			"order.on_gap": {OnGap: "jump"}, "order": {GapWait: -1}} {
 			s := github(text("1", "k"))
 			s.Order = o
 			wants(t, refused(t, s), field+":")

@@ -80,8 +80,10 @@ type endpoint struct {
 	operation string
 	tenant    string
 
+	again    sightings
 	mu       sync.RWMutex
 	handlers map[string]HandlerFunc // by type; "*" takes the rest
+	refetch  HandlerFunc            // loads what is true
 	target   *target                // nil: handlers
 	greeted  bucket
 }
@@ -142,15 +144,11 @@ func (r *Receiver) open(e *endpoint) error {
 	if err != nil {
 		return fmt.Errorf("webhook %s: %w", s.Name, err)
 	}
-	order := inbox.Order(s.Order.Mode)
-	tie := inbox.TieRun
-	if s.Order.Tie == "skip" {
-		tie = inbox.TieSkip
-	}
-	o := inbox.Options{Subscriber: e.operation, Tenant: e.tenant, Order: order, OnDead: s.Order.OnDead, Tie: tie,
+	o := inbox.Options{Subscriber: e.operation, Tenant: e.tenant, MaxAge: cmp.Or(s.Retry.MaxAge, 24*time.Hour),
 		MaxAttempts: cmp.Or(s.Retry.Attempts, 12), BackoffBase: cmp.Or(s.Retry.First, time.Second), BackoffMax: cmp.Or(s.Retry.Max, 2*time.Hour),
 		Retention: p.Retention, Tombstone: 10 * p.Retention, TooOld: inbox.TooOldRun, KeepDone: p.Retention,
 		KeepBody: min(cmp.Or(s.BodyRetention, bodyRetention), p.Retention), Workers: r.cfg.Workers, Logger: r.cfg.Logger}
+	s.Order.into(&o)
 	if s.Forward != nil {
 		o.Guard, o.OnCrash = idempo.GuardLeased, idempo.OnCrashHold
 		if *s.Forward.TargetDedups {
@@ -163,6 +161,9 @@ func (r *Receiver) open(e *endpoint) error {
 	}
 	if e.in, err = inbox.New(r.cfg.Engine, o); err != nil {
 		return fmt.Errorf("webhook %s: %w", s.Name, err)
+	}
+	if e.target != nil {
+		e.target.in = e.in
 	}
 	return nil
 }
@@ -180,6 +181,12 @@ func (r *Receiver) Handle(source, kind string, h HandlerFunc) {
 	e.handlers[kind] = h
 }
 
+// Resting tells whether the target of a source fails so often that nothing is sent for a while.
+func (r *Receiver) Resting(source string) bool {
+	e := r.sources[source]
+	return e != nil && e.target != nil && e.target.breaker.resting()
+}
+
 // Inbox is where the events of a source wait, for operators: inbox.Inbox.Find, Retry, Release and Discard. nil: there is
 // no such source.
 func (r *Receiver) Inbox(source string) *inbox.Inbox {
@@ -195,9 +202,18 @@ func (r *Receiver) Run(ctx context.Context) error {
 	var group sync.WaitGroup
 	errs := make(chan error, len(r.sources))
 	for _, e := range r.sources {
+		if err := e.hooked(); err != nil {
+			return err
+		}
+	}
+	for _, e := range r.sources {
+		if e.v.source.Hold {
+			continue
+		}
 		group.Go(func() { errs <- e.in.Work(ctx, e.handler()) })
 	}
 	group.Go(func() { r.refresh(ctx) })
+	group.Go(func() { r.noting(ctx) })
 	<-ctx.Done()
 	r.closing.Store(true)
 	group.Wait()

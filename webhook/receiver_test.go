@@ -34,11 +34,14 @@ type counted struct {
 	mu    sync.Mutex
 	calls int
 	down  bool
+	ops   []string
+	ahead atomic.Int64 // of the store's clock
 	fault *around.Fault
 }
 
 func newCounted() *counted {
-	c := &counted{mem: memstore.New(memstore.Options{}), fault: &around.Fault{}}
+	c := &counted{fault: &around.Fault{}}
+	c.mem = memstore.New(memstore.Options{Clock: func() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }})
 	s := around.Store(c.mem, c.through)
 	c.Store, c.tx, c.join = s, s.(idempo.Transactor), s.(idempo.Joiner)
 	return c
@@ -47,6 +50,7 @@ func newCounted() *counted {
 func (c *counted) through(op string, call func() error) error {
 	c.mu.Lock()
 	c.calls++
+	c.ops = append(c.ops, op)
 	down := c.down
 	c.mu.Unlock()
 	if down {
@@ -64,6 +68,14 @@ type shelf struct {
 func (s shelf) Put(ctx context.Context, p inbox.PutParams) (st inbox.Stored, err error) {
 	err = s.c.through("put", func() (err error) { st, err = s.Store.Put(ctx, p); return err })
 	return st, err
+}
+
+func (s shelf) Note(ctx context.Context, p inbox.NoteParams) error {
+	return s.c.through("note", func() error { return s.Store.(inbox.Noter).Note(ctx, p) })
+}
+
+func (s shelf) Sweep(ctx context.Context, p inbox.SweepParams) (inbox.Swept, error) {
+	return s.Store.(inbox.Sweeper).Sweep(ctx, p)
 }
 
 func (c *counted) InTx(ctx context.Context, fn func(context.Context) error) error {

@@ -11,21 +11,11 @@ import (
 	"time"
 )
 
-// Order is how the events of one lane follow each other.
-type Order struct {
-	Mode string // none, serial (default where the profile has a lane) or latest
-	// OnDead says what a dead event does to its lane: block (default) or continue.
-	OnDead string
-	// Tie says what becomes of an equal version under latest: apply (default) or skip.
-	Tie string
-	// AllowUnsignedVersion lets latest go by a version that no code covers.
-	AllowUnsignedVersion bool
-}
-
 // Retry is how a failed event is tried again.
 type Retry struct {
 	Attempts   int           // 0 means 12
 	First, Max time.Duration // pauses, with full jitter; 0 means 1s and 2h
+	MaxAge     time.Duration // after the first failure; 0 means 24h
 }
 
 // Source is one configured endpoint: one account at a provider, its secrets, one tenant.
@@ -68,6 +58,8 @@ type Source struct {
 	AllowShortWindow bool
 	// Forward sends events to an HTTP target; a source that has one takes no handler.
 	Forward *Forward
+	// Hold stores events and runs none, until a later configuration says where they go.
+	Hold bool
 	// Certificate is PEM text that stands in for what a certificate URL would give, and is trusted as if fetched. For tests
 	// and the doctor.
 	Certificate []byte
@@ -93,6 +85,13 @@ type faults struct {
 
 func (f *faults) add(field, problem, fix string) {
 	f.list = append(f.list, &Fault{f.source, field, problem, fix})
+}
+
+// word refuses a value that is none of those allowed.
+func (f *faults) word(field, value, fix string, allowed ...string) {
+	if value != "" && !slices.Contains(allowed, value) {
+		f.add(field, fmt.Sprintf("%q is unknown", value), fix)
+	}
 }
 
 func (f *faults) err() error { return errors.Join(f.list...) }
@@ -142,22 +141,11 @@ func (s *Source) settle(own []Profile, f *faults) (Profile, bool) {
 
 // checkReceiving judges what only a receiver uses.
 func (s *Source) checkReceiving(p *Profile, f *faults) {
-	word := func(field, value, fix string, allowed ...string) {
-		if value != "" && !slices.Contains(allowed, value) {
-			f.add(field, fmt.Sprintf("%q is unknown", value), fix)
-		}
-	}
-	word("order.mode", s.Order.Mode, "write none, serial or latest", "none", "serial", "latest")
-	word("order.on_dead", s.Order.OnDead, "write block or continue", "block", "continue")
-	word("order.tie", s.Order.Tie, "write apply or skip", "apply", "skip")
-	if s.Order.Mode == "latest" && !s.Order.AllowUnsignedVersion && !p.versionSigned() {
-		f.add("order.mode", "latest goes by a version that the code of "+s.Provider+" does not cover, or that it does not have",
-			"use serial, or write allow_unsigned_version: true")
-	}
+	s.checkOrder(p, f)
 	if s.RefuseStatus != 0 && (s.RefuseStatus < 400 || s.RefuseStatus > 499) {
 		f.add("refuse_status", "is no status of a refusal", "write 400 to 499")
 	}
-	if s.MaxBody < 0 || s.Retention < 0 || s.BodyRetention < 0 || s.Retry.Attempts < 0 || s.Retry.First < 0 || s.Retry.Max < 0 {
+	if s.MaxBody < 0 || s.Retention < 0 || s.BodyRetention < 0 || s.Retry.Attempts < 0 || s.Retry.First < 0 || s.Retry.Max < 0 || s.Retry.MaxAge < 0 {
 		f.add("max_body, retention, retry", "one of them is negative", "write a size, a duration, a number")
 	}
 	if keep := cmp.Or(s.Retention, p.Retention); p.Horizon() > 11*keep && !s.AllowShortWindow {
