@@ -239,6 +239,15 @@ func (in *ingest) event(ctx context.Context, i int, begun map[string]idempo.Begu
 		f.kept = true
 		return f, err
 	case "conflict":
+		if f.of == "" { // of a mismatch the engine tells nothing
+			rs, err := in.e.in.Receipts(ctx, inbox.ListParams{Tenant: in.e.tenant, Key: inbox.ReceiptKey(in.e.v.source.Name, ev.IDs[0].Key), WithoutBody: true})
+			if err != nil {
+				return f, err
+			}
+			if len(rs) > 0 {
+				f.of = ItemOf(rs[0]).Receipt
+			}
+		}
 		return in.park(ctx, i, f, ParkedConflict, "conflict "+names[0]+" "+bucketOf(ev.Content, conflictsKept))
 	case "suspect_replay":
 		return in.park(ctx, i, f, ParkedSuspect, "suspect "+bytes+" "+bucketOf([]byte(names[0]), suspectsKept))
