@@ -34,6 +34,8 @@ type Config struct {
 	AnswerBudget time.Duration
 	// Workers run events, for each source. Default 8.
 	Workers int
+	// Lease is how long an event waits that a vanished worker had; a worker that works for longer is fenced off. Default 30s.
+	Lease time.Duration
 	// Refresh is how often secrets are read again. Default 5s.
 	Refresh time.Duration
 	// Observer hears of every answered request. Optional.
@@ -107,7 +109,7 @@ func New(c Config) (*Receiver, error) {
 	if c.Engine == nil {
 		errs = append(errs, errors.New("webhook: Config.Engine is required"))
 	}
-	if c.MaxInFlight < 0 || c.MaxBuffered < 0 || c.ReadTimeout < 0 || c.AnswerBudget < 0 || c.Workers < 0 || c.Refresh < 0 {
+	if c.Lease < 0 || c.MaxInFlight < 0 || c.MaxBuffered < 0 || c.ReadTimeout < 0 || c.AnswerBudget < 0 || c.Workers < 0 || c.Refresh < 0 {
 		errs = append(errs, errors.New("webhook: a limit of Config is negative"))
 	}
 	r := &Receiver{cfg: c, sources: map[string]*endpoint{}, confirm: safedial.NewClient(safedial.Options{Timeout: certTimeout})}
@@ -144,7 +146,7 @@ func (r *Receiver) open(e *endpoint) error {
 	if err != nil {
 		return fmt.Errorf("webhook %s: %w", s.Name, err)
 	}
-	o := inbox.Options{Subscriber: e.operation, Tenant: e.tenant, MaxAge: cmp.Or(s.Retry.MaxAge, 24*time.Hour),
+	o := inbox.Options{Lease: r.cfg.Lease, Subscriber: e.operation, Tenant: e.tenant, MaxAge: cmp.Or(s.Retry.MaxAge, 24*time.Hour),
 		MaxAttempts: cmp.Or(s.Retry.Attempts, 12), BackoffBase: cmp.Or(s.Retry.First, time.Second), BackoffMax: cmp.Or(s.Retry.Max, 2*time.Hour),
 		Retention: p.Retention, Tombstone: 10 * p.Retention, TooOld: inbox.TooOldRun, KeepDone: p.Retention,
 		KeepBody: min(cmp.Or(s.BodyRetention, bodyRetention), p.Retention), Workers: r.cfg.Workers, Logger: r.cfg.Logger}

@@ -116,7 +116,7 @@ func each(t *testing.T, f func(p *place)) {
 	t.Run("sqlite", func(t *testing.T) {
 		t.Parallel()
 		p := &place{t: t, c: config{Store: "sqlite", Place: filepath.Join(t.TempDir(), "hooks.db")},
-			count: "select count(*) from effects where what = $1", left: "select count(*) from idempo_receipts"}
+			count: "select count(*) from effects where what = $1", left: "select count(*) from idempo_receipts where status not in ('done', 'skipped')"}
 		store, err := sqlite.Open(t.Context(), "sqlite", p.c.Place, sqlite.Options{})
 		if err == nil {
 			err = store.Close()
@@ -146,7 +146,7 @@ func onPostgres(t *testing.T) *place {
 	}
 	schema := fmt.Sprintf("hooks_%d_%d", os.Getpid(), time.Now().UnixNano()%1e12)
 	p := &place{t: t, c: config{Store: "pgx", Place: dsn, Schema: schema},
-		count: `select count(*) from "` + schema + `".effects where what = $1`, left: `select count(*) from "` + schema + `".receipts`}
+		count: `select count(*) from "` + schema + `".effects where what = $1`, left: `select count(*) from "` + schema + `".receipts where status not in ('done', 'skipped')`}
 	db, err := sql.Open("pgx", dsn)
 	if err == nil {
 		err = db.PingContext(t.Context())
@@ -208,6 +208,46 @@ func TestKilled(t *testing.T) {
 				}
 			})
 		}
+	})
+}
+
+func TestWorkerKilled(t *testing.T) {
+	t.Parallel()
+	each(t, func(p *place) {
+		alive := p.survivor()
+		for _, c := range []struct {
+			point string
+			had   int // effects that were committed when it died
+		}{{"handler", 0}, {"effected", 0}, {"before the result", 0}, {"after the result", 0}, {"committed", 1}} {
+			p.t.Run("[webhooks/W2] kill -9 of a worker, "+c.point+": what was acknowledged runs, and has one effect", func(t *testing.T) {
+				for i := range 3 {
+					d := delivery{ID: fmt.Sprint("work ", c.point, i), Body: fmt.Sprint("work ", c.point, i)}
+					p.again(alive, d)
+					p.kill(c.point, delivery{Once: true})
+					if got := p.query(p.count, d.ID); got != c.had {
+						t.Errorf("%d effects when it died, want %d", got, c.had)
+					}
+					p.ask(alive, delivery{Once: true})
+					p.want(0, 1, d.ID)
+					p.again(alive, d)
+					p.ask(alive, delivery{Once: true})
+					p.want(0, 1, d.ID)
+				}
+			})
+		}
+		p.t.Run("[webhooks/W16] an event that kills the process each time is dead in the end, and others go on", func(t *testing.T) {
+			p.again(alive, delivery{ID: "killer", Body: "killer"})
+			for range attempts {
+				p.kill("killer", delivery{Once: true})
+			}
+			p.again(alive, delivery{ID: "beside", Body: "beside"})
+			got := p.ask(alive, delivery{Once: true})
+			if !slices.Equal(got.Parked, []string{"attempts"}) || got.Starts != attempts {
+				t.Errorf("%+v", got)
+			}
+			p.want(1, 0, "killer")
+			p.want(1, 1, "beside")
+		})
 	})
 }
 

@@ -46,6 +46,7 @@ type reply struct {
 	Statuses []int
 	Ran      int
 	Parked   []string
+	Starts   int // of what waits for a person
 	Err      string
 }
 
@@ -64,8 +65,10 @@ func TestMain(m *testing.M) {
 // source is GitHub, the plainest of all providers.
 func source() webhook.Source {
 	return webhook.Source{Name: "gh", Provider: "github", Secrets: []webhook.Secret{webhook.FromText("1", "a secret that only these tests use")},
-		Retry: webhook.Retry{First: 1, Max: 1}}
+		Retry: webhook.Retry{Attempts: attempts, First: 1, Max: 1}}
 }
+
+const attempts = 3
 
 // receiver is a program of a user of idempo.
 type receiver struct {
@@ -89,7 +92,7 @@ func serve(text string) error {
 	if err != nil {
 		return err
 	}
-	s.rcv, err = webhook.New(webhook.Config{Engine: engine, Sources: []webhook.Source{source()}, AnswerBudget: 20 * time.Second, Observer: s,
+	s.rcv, err = webhook.New(webhook.Config{Engine: engine, Sources: []webhook.Source{source()}, AnswerBudget: 20 * time.Second, Observer: s, Lease: 200 * time.Millisecond,
 		Now: func() time.Time { s.stage.At("received", nil); return time.Now() }})
 	if err != nil {
 		return err
@@ -225,6 +228,7 @@ func (s *receiver) once() (r reply) {
 	}
 	for _, p := range parked {
 		r.Parked = append(r.Parked, p.Reason)
+		r.Starts += p.Attempts
 	}
 	return r
 }
@@ -233,5 +237,13 @@ func (s *receiver) once() (r reply) {
 func (s *receiver) run(ctx context.Context, m inbox.Message) error {
 	id, _ := m.Header("webhook-delivery-id")
 	_, text, _ := bytes.Cut([]byte(id), []byte(" "))
-	return s.effect(ctx, string(text))
+	s.stage.At("handler", nil)
+	if string(text) == "killer" {
+		s.stage.At("killer", nil)
+	}
+	if err := s.effect(ctx, string(text)); err != nil {
+		return err
+	}
+	s.stage.At("effected", nil)
+	return nil
 }
