@@ -360,3 +360,52 @@ func (d *desk) stalled() {
 	}
 	d.once(in, ids...)
 }
+
+// RunConsumerOutage has the broker away, as away(true) makes it, for as long as IDEMPO_TEST_OUTAGE says (default 1s) under
+// load, and wants each effect once afterwards, in order per lane, and no goroutine more than before. Do not call it from a
+// test that runs in parallel with others.
+func RunConsumerOutage(t *testing.T, b Broker, away func(bool)) {
+	t.Helper()
+	d := newDesk(t, b)
+	NoLeak(t)
+	var ids []string
+	for n := range 20 {
+		for lane := range 10 {
+			id := fmt.Sprintf("%d/%d", lane, n)
+			ids = append(ids, id)
+			d.Publish(d, inbox.Message{ID: id, Lane: fmt.Sprint("lane ", lane), Body: []byte("x")})
+		}
+	}
+	var mu sync.Mutex
+	order := map[string][]string{}
+	began := make(chan struct{}, len(ids)*2)
+	in := d.inbox(inbox.Options{Workers: 4, MaxInFlight: 16})
+	var outages sync.WaitGroup
+	outages.Go(func() {
+		for range 40 {
+			<-began
+		}
+		outage(t, away)
+	})
+	err := d.consume(in, func(ctx context.Context, m inbox.Message) error {
+		began <- struct{}{}
+		memstore.OnCommit(ctx, func() {
+			mu.Lock()
+			defer mu.Unlock()
+			order[m.Lane] = append(order[m.Lane], m.ID)
+		})
+		return d.bill(ctx, m)
+	}, d.handled(ids...))
+	outages.Wait()
+	if err != nil {
+		d.Error(err)
+	}
+	d.once(in, ids...)
+	for lane, got := range order {
+		for n, id := range got {
+			if want := fmt.Sprintf("%s/%d", lane[len("lane "):], n); id != want {
+				d.Fatalf("%s: %s came where %s was next", lane, id, want)
+			}
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package idemnats_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -22,14 +23,19 @@ import (
 	"github.com/idempo/idempo/memstore"
 )
 
+// url is where the NATS of the tests is.
+func url() string { return cmp.Or(os.Getenv("IDEMPO_TEST_NATS"), nats.DefaultURL) }
+
 // connect returns a connection to the NATS of the tests, or skips.
 func connect(t *testing.T, opts ...nats.Option) *nats.Conn {
 	t.Helper()
-	url := os.Getenv("IDEMPO_TEST_NATS")
-	if url == "" {
-		url = nats.DefaultURL
-	}
-	nc, err := nats.Connect(url, append(opts, nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond), nats.ReconnectJitter(10*time.Millisecond, 0))...)
+	return connectTo(t, url(), opts...)
+}
+
+func connectTo(t *testing.T, at string, opts ...nats.Option) *nats.Conn {
+	t.Helper()
+	nc, err := nats.Connect(at, append(opts, nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond), nats.ReconnectJitter(10*time.Millisecond, 0),
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))...)
 	if err != nil {
 		text := "no NATS: set IDEMPO_TEST_NATS, or start one with: docker run -p 4222:4222 nats -js"
 		if os.Getenv("CI") == "true" {
@@ -44,6 +50,7 @@ func connect(t *testing.T, opts ...nats.Option) *nats.Conn {
 // broker is a stream of the test's own with a consumer "billing" over a link that can be cut.
 type broker struct {
 	t      *testing.T
+	url    string
 	js     jetstream.JetStream // of the test
 	own    jetstream.JetStream // of the consumer
 	link   idempotest.Link
@@ -54,15 +61,21 @@ type broker struct {
 
 func newBroker(t *testing.T, c jetstream.StreamConfig) *broker {
 	t.Helper()
-	b := &broker{t: t, name: "T" + rand.Text()[:12]}
+	c.Storage = jetstream.MemoryStorage
+	return newBrokerAt(t, url(), c)
+}
+
+func newBrokerAt(t *testing.T, at string, c jetstream.StreamConfig) *broker {
+	t.Helper()
+	b := &broker{t: t, url: at, name: "T" + rand.Text()[:12]}
 	var err error
-	if b.js, err = jetstream.New(connect(t)); err != nil {
+	if b.js, err = jetstream.New(connectTo(t, at)); err != nil {
 		t.Fatal(err)
 	}
-	if b.own, err = jetstream.New(connect(t, nats.SetCustomDialer(&b.link))); err != nil {
+	if b.own, err = jetstream.New(connectTo(t, at, nats.SetCustomDialer(&b.link))); err != nil {
 		t.Fatal(err)
 	}
-	c.Name, c.Subjects, c.Storage = b.name, []string{b.name + ".>"}, jetstream.MemoryStorage
+	c.Name, c.Subjects = b.name, []string{b.name + ".>"}
 	if b.stream, err = b.js.CreateStream(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
