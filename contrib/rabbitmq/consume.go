@@ -188,6 +188,10 @@ func headers(d amqp.Delivery) (out [][2]string) {
 			out = append(out, [2]string{name, v})
 		case []byte:
 			out = append(out, [2]string{name, string(v)})
+		case []any: // a name that repeats
+			for _, one := range v {
+				out = append(out, [2]string{name, fmt.Sprint(one)})
+			}
 		case time.Time:
 			out = append(out, [2]string{name, v.UTC().Format(time.RFC3339)})
 		default:
