@@ -41,6 +41,7 @@ func uri(t *testing.T) string {
 type broker struct {
 	t     *testing.T
 	uri   string
+	conn  *amqp.Connection
 	ch    *amqp.Channel
 	link  idempotest.Link
 	queue string
@@ -48,25 +49,41 @@ type broker struct {
 
 func newBroker(t *testing.T, args amqp.Table) *broker {
 	t.Helper()
-	b := &broker{t: t, uri: uri(t), queue: "idempo-" + rand.Text()[:12]}
-	c, err := amqp.Dial(b.uri)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if b.ch, err = c.Channel(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := b.ch.QueueDeclare(b.queue, true, false, false, false, args); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.ch.Confirm(false); err != nil {
+	return newBrokerAt(t, uri(t), args)
+}
+
+func newBrokerAt(t *testing.T, at string, args amqp.Table) *broker {
+	t.Helper()
+	b := &broker{t: t, uri: at, queue: "idempo-" + rand.Text()[:12]}
+	if _, err := b.channel().QueueDeclare(b.queue, true, false, false, false, args); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_, _ = b.ch.QueueDelete(b.queue, false, false, false)
-		_ = c.Close()
+		if !b.ch.IsClosed() {
+			_, _ = b.ch.QueueDelete(b.queue, false, false, false)
+		}
+		_ = b.conn.Close()
 	})
 	return b
+}
+
+// channel is the test's own, opened again where the server was away.
+func (b *broker) channel() *amqp.Channel {
+	b.t.Helper()
+	if b.ch != nil && !b.ch.IsClosed() {
+		return b.ch
+	}
+	var err error
+	if b.conn, err = amqp.Dial(b.uri); err != nil {
+		b.t.Fatal(err)
+	}
+	if b.ch, err = b.conn.Channel(); err != nil {
+		b.t.Fatal(err)
+	}
+	if err := b.ch.Confirm(false); err != nil {
+		b.t.Fatal(err)
+	}
+	return b.ch
 }
 
 func quorum(limit int) amqp.Table {
@@ -113,7 +130,7 @@ func (b *broker) Consume(ctx context.Context, in *inbox.Inbox, h inbox.Handler) 
 // Waiting is what waits in the queue; what a consumer had comes back when its connection is gone.
 func (b *broker) Waiting(t testing.TB) int {
 	t.Helper()
-	q, err := b.ch.QueueDeclarePassive(b.queue, true, false, false, false, nil)
+	q, err := b.channel().QueueDeclarePassive(b.queue, true, false, false, false, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

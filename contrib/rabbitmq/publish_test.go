@@ -25,7 +25,12 @@ type exchange struct {
 
 func newExchange(t *testing.T) *exchange {
 	t.Helper()
-	x := &exchange{broker: newBroker(t, nil)}
+	return newExchangeAt(t, uri(t))
+}
+
+func newExchangeAt(t *testing.T, at string) *exchange {
+	t.Helper()
+	x := &exchange{broker: newBrokerAt(t, at, nil)}
 	x.name = x.queue + "-x"
 	x.declare(t)
 	if err := x.ch.QueueBind(x.queue, "orders.#", x.name, false, nil); err != nil {
@@ -59,7 +64,7 @@ func (x *exchange) Link() *idempotest.Link { return &x.link }
 func (x *exchange) Received(t testing.TB) []inbox.Message {
 	t.Helper()
 	for {
-		d, ok, err := x.ch.Get(x.queue, true)
+		d, ok, err := x.channel().Get(x.queue, true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -291,5 +296,45 @@ func TestOutage(t *testing.T) {
 		idempotest.RunPublisherOutage(t, x, nil)
 		b := newBroker(t, quorum(20))
 		idempotest.RunConsumerOutage(t, b, b.link.Away)
+	})
+}
+
+func TestServer(t *testing.T) {
+	s := newServer(t)
+	t.Run("[messages/B13] the server blocks the connection: it takes nothing, nothing is taken for sent, and no call hangs; then all goes out", func(t *testing.T) {
+		x := newExchangeAt(t, s.uri)
+		p := x.publisher(idemrabbitmq.PublisherOptions{MaxPending: 50, ConfirmTimeout: 2 * time.Second})
+		defer p.Close()
+		until(t, p, event("0", "orders.paid"))
+		s.ctl("set_vm_memory_high_watermark", "0.000001")
+		events := make([]outbox.Delivery, 200)
+		for i := range events {
+			events[i] = event(fmt.Sprint(i+1), "orders.paid")
+			events[i].Payload = make([]byte, 64<<10) // more than any socket's buffers take
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		told := make(chan error, len(events))
+		p.Publish(ctx, outbox.PublishParams{Events: events, Done: func(_ int, err error) { told <- err }})
+		for range events {
+			if err := <-told; outbox.ClassOf(err) != outbox.ClassUnavailable && outbox.ClassOf(err) != outbox.ClassUnanswered {
+				t.Errorf("%q: %v", outbox.ClassOf(err), err)
+			}
+		}
+		s.ctl("set_vm_memory_high_watermark", "0.6")
+		for _, e := range events {
+			until(t, p, e)
+		}
+		ids := map[string]bool{}
+		for _, m := range x.Received(t) {
+			ids[idempotest.Attribute(m, "id")] = true
+		}
+		if len(ids) != len(events)+1 {
+			t.Errorf("%d ids are stored", len(ids))
+		}
+	})
+	t.Run("[messages/B3] the server is killed and started again under load, both directions", func(t *testing.T) {
+		idempotest.RunPublisherOutage(t, newExchangeAt(t, s.uri), s.away)
+		idempotest.RunConsumerOutage(t, newBrokerAt(t, s.uri, quorum(20)), s.away)
 	})
 }
