@@ -30,6 +30,9 @@ func (s *Store) Acquire(ctx context.Context, p idempo.AcquireParams) (idempo.Acq
 		} else {
 			a, out, err = s.claimInside(ctx, t, p, ids)
 		}
+		if s.number(err) == lostClaims && t == nil {
+			err, out = s.claimLost(ctx, p, ids), changed
+		}
 		switch {
 		case err != nil:
 			return idempo.Acquired{}, err

@@ -13,7 +13,8 @@ import (
 // or by its parts only.
 type Scanner interface {
 	// Scan looks at one bounded stretch of the records, the newest first by creation, for those that match all of p, and
-	// says where the next stretch begins. It takes no lock and writes nothing; bodies and snapshots are left out.
+	// says where the next stretch begins. A store without an order of creation takes another; of one stretch the newest
+	// comes first all the same. It takes no lock and writes nothing; bodies and snapshots are left out.
 	Scan(ctx context.Context, p ScanParams) (Scanned, error)
 }
 
@@ -29,7 +30,7 @@ type ScanParams struct {
 // Scanned is what one stretch held.
 type Scanned struct {
 	Records []idempo.Record // the newest first
-	Back    time.Time       // everything created since then has been looked at; zero: everything
+	Back    time.Time       // everything created since then has been looked at; zero: everything, or with a Next: the store has no such order
 	Next    string          // "": this was the last stretch
 }
 

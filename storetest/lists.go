@@ -188,7 +188,7 @@ func scans(k *K) {
 				}
 				found = append(found, r.Ref())
 			}
-			if (got.Next == "") != got.Back.IsZero() || steps > 10_000 {
+			if got.Next == "" && !got.Back.IsZero() || steps > 10_000 {
 				k.Fatalf("step %d: next %q, looked back to %s", steps, got.Next, got.Back)
 			}
 			if got.Next == "" {

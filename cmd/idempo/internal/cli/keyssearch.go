@@ -34,6 +34,12 @@ func (s showFlags) search(args []string) (*operator.SearchParams, error) {
 func (a *app) searched(ctx context.Context, d *desk, p operator.SearchParams) (ref string, err error) {
 	p.By = d.by
 	var back time.Time
+	far := func() string { // how far it has looked
+		if back.IsZero() {
+			return "still looking, from key to key"
+		}
+		return "looked back to " + a.moment(back)
+	}
 	shown := time.Now()
 	for {
 		got, err := d.Search(ctx, p)
@@ -63,14 +69,14 @@ func (a *app) searched(ctx context.Context, d *desk, p operator.SearchParams) (r
 		back, p.After = got.Back, got.Next
 		switch wait := time.Since(shown); {
 		case terminal(a.p.Err) && wait > 100*time.Millisecond:
-			a.err.printf("\rlooked back to %s", a.moment(back))
+			a.err.printf("\r%s", far())
 			shown = time.Now()
 		case wait > quiet:
-			a.err.printf("looked back to %s\n", a.moment(back))
+			a.err.printf("%s\n", far())
 			shown = time.Now()
 		}
 		if errors.Is(ctx.Err(), context.Canceled) {
-			a.err.printf("stopped; looked back to %s\n", a.moment(back))
+			a.err.printf("stopped; %s\n", far())
 			return "", ctx.Err()
 		}
 	}

@@ -1,0 +1,1 @@
+select epoch from {table meta}
