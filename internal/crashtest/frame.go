@@ -11,10 +11,12 @@ import (
 // maxFrame bounds one message of the PostgreSQL protocol.
 const maxFrame = 64 << 20
 
-// frame is one message of the PostgreSQL protocol, version 3: its type, 0 for what a client says first, and all its bytes.
+// frame is one message: its type, 0 for what a client says first, and all its bytes.
 type frame struct {
-	kind byte
-	raw  []byte
+	kind  byte
+	raw   []byte
+	more  bool // more belongs to its flight
+	alone bool // what it does is committed with it
 }
 
 // Types of messages that the Wire looks into.
@@ -79,7 +81,7 @@ func (f frame) text(n, skip int) []string {
 }
 
 // flushFrame asks the server to answer what it has.
-func flushFrame() frame { return frame{frameFlush, []byte{frameFlush, 0, 0, 0, 4}} }
+func flushFrame() frame { return frame{kind: frameFlush, raw: []byte{frameFlush, 0, 0, 0, 4}} }
 
 // statements follows which text a client's names stand for, on one connection.
 type statements struct{ prepared, bound map[string]string }

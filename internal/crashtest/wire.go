@@ -51,13 +51,17 @@ type armed struct {
 	release chan struct{}
 }
 
-// Wire is a proxy before a PostgreSQL server, without TLS. It understands simple and extended queries, prepared or not,
-// and many statements in one flight. When its trap has sprung, the connection is silent until the client leaves; then
+// Wire is a proxy before a PostgreSQL or MySQL server, without TLS. Of PostgreSQL it understands simple and extended queries,
+// prepared or not, and many statements in one flight; of MySQL queries and prepared statements, where WithholdSync is
+// LoseRequest: a command commits by itself. When its trap has sprung, the connection is silent until the client leaves; then
 // the server's side is closed too. Other connections go on. Its methods are safe for concurrent use.
 type Wire struct {
 	ln      net.Listener
 	closing chan struct{}
 	wg      sync.WaitGroup
+
+	greets bool          // the client speaks first, in messages of their own
+	speaks func() speech // of a new connection
 
 	mu       sync.Mutex
 	network  string
@@ -71,14 +75,23 @@ type Wire struct {
 	failures []error
 }
 
-// OpenWire listens on a port of its own and leads to a server: its network and address, as net.Dial has them. A Trap
+// OpenWire listens on a port of its own and leads to a PostgreSQL server: its network and address, as net.Dial has them. A Trap
 // without a Match is none.
 func OpenWire(network, server string, trap Trap) (*Wire, error) {
+	return openWire(network, server, trap, true, func() speech { return postgresSpeech{newStatements()} })
+}
+
+// OpenMySQLWire is OpenWire before a MySQL or MariaDB server.
+func OpenMySQLWire(network, server string, trap Trap) (*Wire, error) {
+	return openWire(network, server, trap, false, func() speech { return &mysqlSpeech{prepared: map[uint32]string{}} })
+}
+
+func openWire(network, server string, trap Trap, greets bool, speaks func() speech) (*Wire, error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("open wire: %w", err)
 	}
-	w := &Wire{ln: ln, network: network, server: server, closing: make(chan struct{}), open: map[net.Conn]struct{}{}}
+	w := &Wire{ln: ln, greets: greets, speaks: speaks, network: network, server: server, closing: make(chan struct{}), open: map[net.Conn]struct{}{}}
 	w.Arm(trap)
 	w.wg.Go(w.accept)
 	return w, nil
@@ -215,7 +228,7 @@ func (w *Wire) serve(client net.Conn) {
 	if !w.keep(server) {
 		return
 	}
-	for {
+	for w.greets {
 		f, code, err := readGreeting(client)
 		if err != nil {
 			return
@@ -235,7 +248,7 @@ func (w *Wire) serve(client net.Conn) {
 	w.mu.Lock()
 	w.links++
 	w.mu.Unlock()
-	l := &link{wire: w, client: client, server: server, known: newStatements(), gone: make(chan struct{})}
+	l := &link{wire: w, client: client, server: server, known: w.speaks(), gone: make(chan struct{})}
 	w.wg.Go(l.answers)
 	l.requests()
 	if w.swallows() {
@@ -255,7 +268,7 @@ func (w *Wire) fail(err error) {
 type link struct {
 	wire           *Wire
 	client, server net.Conn
-	known          *statements
+	known          speech
 	gone           chan struct{} // closed when the server says nothing more
 
 	trap *armed // that set is about
@@ -272,13 +285,12 @@ type link struct {
 func (l *link) requests() {
 	var flight []frame
 	for {
-		f, err := readFrame(l.client)
+		f, err := l.known.read(l.client, false)
 		if err != nil {
 			break
 		}
-		flight = append(flight, f)
-		if f.kind == frameParse || f.kind == frameBind || f.kind == frameExecute || f.kind == 'D' || f.kind == frameClose {
-			continue // more belongs to it
+		if flight = append(flight, f); f.more {
+			continue
 		}
 		if !l.pass(flight) {
 			break
@@ -320,7 +332,7 @@ func (l *link) pass(flight []frame) bool {
 	}
 	l.catch(trap, flight, at)
 	for {
-		if _, err := readFrame(l.client); err != nil {
+		if _, err := l.known.read(l.client, false); err != nil {
 			return false
 		}
 	}
@@ -329,16 +341,13 @@ func (l *link) pass(flight []frame) bool {
 // catch does to flight what the trap says. Its statement at place at is the one that matched.
 func (l *link) catch(trap *armed, flight []frame, at int) {
 	fault := trap.Fault
-	if flight[at].kind == frameQuery && fault == WithholdSync {
-		fault = LoseRequest // a simple query commits by itself
+	if fault == WithholdSync && flight[at].alone {
+		fault = LoseRequest
 	}
+	start, flush := l.known.begin(flight, at)
 	switch fault {
 	case LoseRequest, CutInside:
-		start := at
-		for start > 0 && flight[start-1].kind != frameExecute {
-			start-- // its own Parse, Bind, Describe
-		}
-		l.sendUntil(append(slices.Clone(flight[:start]), flushFrame()), runs(flight[:start]), doneKinds)
+		l.sendUntil(append(slices.Clone(flight[:start]), flush...), runs(flight[:start]), doneKinds)
 		if fault == CutInside {
 			half := flight[at]
 			half.raw = half.raw[:len(half.raw)/2]
@@ -346,7 +355,7 @@ func (l *link) catch(trap *armed, flight []frame, at int) {
 			_ = l.server.Close()
 		}
 	case WithholdSync:
-		l.sendUntil(append(slices.Clone(flight[:at+1]), flushFrame()), runs(flight[:at+1]), doneKinds)
+		l.sendUntil(append(slices.Clone(flight[:at+1]), flush...), runs(flight[:at+1]), doneKinds)
 	case KeepAnswer:
 		l.sendUntil(flight, 1, string(answerReady))
 	case Race:
@@ -444,10 +453,11 @@ func (l *link) answers() {
 		}
 	}()
 	for {
-		f, err := readFrame(l.server)
+		f, err := l.known.read(l.server, true)
 		if err != nil {
 			return
 		}
+		l.known.hear(f)
 		if l.hears(f.kind) && !l.wire.swallows() {
 			if _, err := l.client.Write(f.raw); err != nil {
 				return

@@ -397,3 +397,97 @@ func TestWireFailures(t *testing.T) {
 		}
 	})
 }
+
+// packet is one of MySQL's.
+func packet(order byte, body string) []byte {
+	return append([]byte{byte(len(body)), byte(len(body) >> 8), byte(len(body) >> 16), order}, body...)
+}
+
+// A server of MySQL greets first and takes one command at a time; this one answers every packet with OK, a Prepare with number 7,
+// and notes what it got.
+func TestMySQLWire(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name  string
+		trap  crashtest.Trap
+		send  [][]byte // one after the other
+		got   string   // by the server
+		heard int      // answers
+	}{
+		{"nothing", crashtest.Trap{}, [][]byte{packet(0, "\x03select 1"), packet(0, "\x03commit")}, "\x03select 1, \x03commit", 2},
+		{"lost", crashtest.Trap{Match: is("commit"), Fault: crashtest.LoseRequest}, [][]byte{packet(0, "\x03select 1"), packet(0, "\x03commit")}, "\x03select 1", 1},
+		{"lost where it would be withheld", crashtest.Trap{Match: is("commit"), Fault: crashtest.WithholdSync}, [][]byte{packet(0, "\x03commit")}, "", 0},
+		{"answer lost", crashtest.Trap{Match: is("commit"), Fault: crashtest.KeepAnswer}, [][]byte{packet(0, "\x03commit")}, "\x03commit", 0},
+		{"prepared", crashtest.Trap{Match: is("insert ?"), Fault: crashtest.LoseRequest}, [][]byte{packet(0, "\x16insert ?"), packet(0, "\x17\x07\x00\x00\x00x")}, "\x16insert ?", 1},
+		{"another number", crashtest.Trap{Match: is("insert ?"), Fault: crashtest.LoseRequest}, [][]byte{packet(0, "\x16insert ?"), packet(0, "\x17\x08\x00\x00\x00x")},
+			"\x16insert ?, \x17\x08\x00\x00\x00x", 2},
+		{"a login that looks like a command", crashtest.Trap{Match: is("commit"), Fault: crashtest.LoseRequest}, [][]byte{packet(1, "\x03commit")}, "\x03commit", 1},
+	} {
+		t.Run("[stores/CT43] MySQL: "+c.name, func(t *testing.T) {
+			t.Parallel()
+			ln, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			over := make(chan struct{})
+			go func() {
+				defer close(over)
+				c, err := ln.Accept()
+				if err != nil {
+					return
+				}
+				defer func() { _ = c.Close() }()
+				_, _ = c.Write(packet(0, "hello"))
+				for {
+					head := make([]byte, 4)
+					if _, err := io.ReadFull(c, head); err != nil {
+						return
+					}
+					body := make([]byte, int(head[0])|int(head[1])<<8)
+					if _, err := io.ReadFull(c, body); err != nil {
+						return
+					}
+					got = append(got, string(body))
+					_, _ = c.Write(packet(1, "\x00\x07\x00\x00\x00\x00"))
+				}
+			}()
+			w, err := crashtest.OpenMySQLWire("tcp", ln.Addr().String(), c.trap)
+			if err != nil {
+				t.Fatal(err)
+			}
+			client, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", w.Port()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			hear := func(body string) {
+				t.Helper()
+				want := make([]byte, 4+len(body))
+				if _, err := io.ReadFull(client, want); err != nil || string(want[4:]) != body {
+					t.Fatalf("%q %v", want, err)
+				}
+			}
+			hear("hello")
+			for i, one := range c.send {
+				if _, err := client.Write(one); err != nil {
+					t.Fatal(err)
+				}
+				if i < c.heard {
+					hear("\x00\x07\x00\x00\x00\x00")
+				}
+			}
+			if c.heard < len(c.send) {
+				<-w.Sprung()
+			}
+			_ = client.Close()
+			<-over
+			if all := strings.Join(got, ", "); all != c.got {
+				t.Errorf("%q, want %q", all, c.got)
+			}
+			_ = ln.Close()
+			if err := w.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

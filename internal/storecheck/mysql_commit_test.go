@@ -1,10 +1,10 @@
 package storecheck
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -12,29 +12,37 @@ import (
 	driver "github.com/go-sql-driver/mysql"
 
 	"github.com/idempo/idempo"
+	"github.com/idempo/idempo/internal/crashtest"
 	"github.com/idempo/idempo/mysql"
 )
 
-// throughMySQLProxy opens a store whose connections lead through a proxy.
-func throughMySQLProxy(t testing.TB) (*my, *proxy) {
+// throughMySQLWire opens a store whose connections lead through a wire; change is made to them.
+func throughMySQLWire(t testing.TB, o mysql.Options, change func(*driver.Config)) (*my, *crashtest.Wire) {
 	t.Helper()
 	c := mysqlDatabase(t, mysqlConfig(t))
-	mysqlTables(t, c, mysql.Options{})
-	x, behind := newProxy(t, c.Addr)
-	return openStore(t, c, mysql.Options{}, func(c *driver.Config) { c.Addr = behind }), x
+	mysqlTables(t, c, o)
+	w, err := crashtest.OpenMySQLWire("tcp", c.Addr, crashtest.Trap{})
+	must(t, err)
+	t.Cleanup(func() { must(t, w.Close()) })
+	return openStore(t, c, o, func(c *driver.Config) {
+		c.Addr = fmt.Sprintf("127.0.0.1:%d", w.Port())
+		if change != nil {
+			change(c)
+		}
+	}), w
 }
 
 func TestMySQLCommitInDoubt(t *testing.T) {
 	t.Parallel()
-	m, x := throughMySQLProxy(t)
+	m, x := throughMySQLWire(t, mysql.Options{}, nil)
 	e := myEngine(t, m.Store, idempo.Config{})
-	// once does an operation whose COMMIT meets f in its first run.
-	once := func(t *testing.T, id string, f fault, during func()) (idempo.Begun, int64, error) {
+	// once does an operation whose COMMIT falls into f in its first run.
+	once := func(t *testing.T, id string, f crashtest.Trap, during func()) (idempo.Begun, int64, error) {
 		var runs atomic.Int64
-		done := make(chan struct{})
+		set, done := make(chan struct{}), make(chan struct{})
 		go func() {
 			defer close(done)
-			if during != nil {
+			if <-set; during != nil {
 				during()
 			}
 		}()
@@ -44,7 +52,9 @@ func TestMySQLCommitInDoubt(t *testing.T) {
 				return idempo.Result{}, err
 			}
 			if n == 1 {
-				x.arm(f, commits)
+				f.Match, f.Cut = crashtest.IsCommit, true
+				x.Arm(f)
+				close(set)
 			}
 			return idempo.Result{Status: 200, Body: fmt.Appendf(nil, "run %d", n)}, nil
 		})
@@ -59,27 +69,22 @@ func TestMySQLCommitInDoubt(t *testing.T) {
 		m.effects(t, id, 1)
 	}
 	t.Run("[stores/E14, CT12] COMMIT done, its answer lost: recognised as done, not run again", func(t *testing.T) {
-		b, runs, err := once(t, "ct12", dropAnswer, nil)
+		b, runs, err := once(t, "ct12", crashtest.Trap{Fault: crashtest.KeepAnswer}, nil)
 		expect(t, "ct12", 1, b, runs, err)
 	})
 	t.Run("[stores/CT11] reset before COMMIT reaches the server: nothing of the first run remains", func(t *testing.T) {
-		b, runs, err := once(t, "ct11", cutBefore, nil)
+		b, runs, err := once(t, "ct11", crashtest.Trap{Fault: crashtest.LoseRequest}, nil)
 		expect(t, "ct11", 2, b, runs, err)
 	})
 	t.Run("[stores/CT13] COMMIT delayed on the wire: settling waits for the decision, no second run meanwhile", func(t *testing.T) {
-		b, runs, err := once(t, "ct13", hold, func() {
-			for x.struck() == nil {
-				if pauseTest(t) {
-					return
-				}
-			}
-			<-x.struck()
-			for before := x.count(); x.count() == before; { // the settling claim asks on a connection of its own
+		b, runs, err := once(t, "ct13", crashtest.Trap{Fault: crashtest.Delay}, func() {
+			<-x.Sprung()
+			for before := x.Links(); x.Links() == before; { // the settling claim asks on a connection of its own
 				if pauseTest(t) {
 					break
 				}
 			}
-			x.release()
+			x.Release()
 		})
 		expect(t, "ct13", 1, b, runs, err)
 	})
@@ -89,14 +94,14 @@ func TestMySQLCommitInDoubt(t *testing.T) {
 		work := func(ctx context.Context, _ *idempo.Claim) (idempo.Result, error) {
 			runs++
 			err := m.effect(ctx, "ct14")
-			x.arm(goDown, commits)
+			x.Arm(crashtest.Trap{Match: crashtest.IsCommit, Fault: crashtest.KeepAnswer, Cut: true, Down: true})
 			return idempo.Result{Status: 200, Body: []byte("one")}, err
 		}
 		_, err := impatient.Do(t.Context(), request("atomic", "ct14"), work)
 		if f, ok := pgError(err); !ok || !errors.Is(err, idempo.ErrUnavailable) || !f.Unknown || !idempo.MayHaveHappened(err) {
 			t.Errorf("Do = %v", err)
 		}
-		x.refuse(false)
+		x.Refuse(false)
 		b, err := impatient.Do(t.Context(), request("atomic", "ct14"), work)
 		if err != nil || b.Verdict != idempo.VerdictReplay || string(b.Record.Result.Body) != "one" || runs != 1 {
 			t.Errorf("%q %v, %d runs", b.Verdict, err, runs)
@@ -107,13 +112,13 @@ func TestMySQLCommitInDoubt(t *testing.T) {
 
 func TestMySQLAnswerLost(t *testing.T) {
 	t.Parallel()
-	m, x := throughMySQLProxy(t)
-	containing := func(what string) func([]byte) bool {
-		return func(data []byte) bool { return bytes.Contains(data, []byte(what)) }
+	m, x := throughMySQLWire(t, mysql.Options{}, nil)
+	lose := func(what string) {
+		x.Arm(crashtest.Trap{Match: func(sql string) bool { return strings.Contains(sql, what) }, Fault: crashtest.KeepAnswer, Cut: true})
 	}
 	t.Run("[stores/CT15] the answer of a claim is lost: unknown; the same claim again recognises itself", func(t *testing.T) {
 		p := pgClaim(idempo.GuardLeased)
-		x.arm(dropAnswer, containing("insert into"))
+		lose("insert into")
 		_, err := m.Acquire(t.Context(), p)
 		if f, ok := pgError(err); !ok || f.Code != "unavailable" || !f.Unknown {
 			t.Errorf("Acquire = %v", err)
@@ -123,13 +128,13 @@ func TestMySQLAnswerLost(t *testing.T) {
 			t.Errorf("attempt %d", a.Record.Attempt)
 		}
 		pgAcquire(t, t.Context(), m, pgAgain(p), idempo.VerdictInProgress)
-		x.arm(dropAnswer, containing("update"))
+		lose("update")
 		if _, err := m.Renew(t.Context(), idempo.RenewParams{Key: p.Key, Token: p.Token, Lease: time.Minute}); codeOf(err) != "unavailable" {
 			t.Errorf("Renew = %v", err)
 		}
 		_, err = m.Renew(t.Context(), idempo.RenewParams{Key: p.Key, Token: p.Token, Lease: time.Minute})
 		must(t, err)
-		x.arm(dropAnswer, containing("update"))
+		lose("update")
 		if _, err := m.Complete(t.Context(), pgResult(p, a, "body")); codeOf(err) != "unavailable" {
 			t.Errorf("Complete = %v", err)
 		}
@@ -141,8 +146,8 @@ func TestMySQLAnswerLost(t *testing.T) {
 		}
 	})
 	t.Run("[stores/E13] nothing reached the server: unavailable, and not unknown", func(t *testing.T) {
-		x.refuse(true)
-		defer x.refuse(false)
+		x.Refuse(true)
+		defer x.Refuse(false)
 		m.pool.SetMaxIdleConns(-1)
 		for _, err := range []error{
 			func() error { _, err := m.Acquire(t.Context(), pgClaim(idempo.GuardLeased)); return err }(),

@@ -25,13 +25,14 @@ type cut struct {
 	fault crashtest.Fault
 }
 
-func cuts() (all []cut) {
+// cuts has every fault at every decisive statement: an atomic claim, a leased one, its result; and COMMIT.
+func cuts(atomic, leased, result func(sql string) bool) (all []cut) {
 	for _, at := range []struct {
 		op, place string
 		match     func(string) bool
 	}{
-		{"atomic", "the claim", pgserver.IsLock}, {"atomic", "COMMIT", crashtest.IsCommit},
-		{"leased", "the claim", pgserver.IsClaim}, {"leased", "the result", pgserver.IsResult},
+		{"atomic", "the claim", atomic}, {"atomic", "COMMIT", crashtest.IsCommit},
+		{"leased", "the claim", leased}, {"leased", "the result", result},
 	} {
 		for name, fault := range map[string]crashtest.Fault{"lost": crashtest.LoseRequest, "answer lost": crashtest.KeepAnswer,
 			"cut inside": crashtest.CutInside, "delayed": crashtest.Delay, "raced": crashtest.Race} {
@@ -46,26 +47,37 @@ func cuts() (all []cut) {
 func TestPostgresWire(t *testing.T) {
 	t.Parallel()
 	var tally crashtest.Tally
+	all := cuts(pgserver.IsLock, pgserver.IsClaim, pgserver.IsResult)
 	t.Run("cuts", func(t *testing.T) {
 		throughWire(t, func(t *testing.T, p *pg, x *crashtest.Wire) {
 			e := pgEngineWith(t, p, idempo.Config{AcquireTimeout: 20 * time.Second, CompleteBudget: 20 * time.Second})
-			for _, c := range cuts() {
+			for _, c := range all {
 				t.Run(fmt.Sprintf("[stores/CT43] %s: %s %s", c.op, c.place, c.name), func(t *testing.T) { c.run(t, p, x, e, &tally) })
 			}
 		})
 	})
 	t.Run("[stores/CT46] a run in which the faults did not take hold is void", func(t *testing.T) {
 		ways := len(protocols())
-		tally.Least("faults", ways*len(cuts()))
-		tally.Least("definite successes", ways*len(cuts()))
-		tally.Least("replays", ways*len(cuts()))
+		tally.Least("faults", ways*len(all))
+		tally.Least("definite successes", ways*len(all))
+		tally.Least("replays", ways*len(all))
 		if err := tally.Void(); err != nil {
 			t.Errorf("%v (%s)", err, &tally)
 		}
 	})
 }
 
-func (c cut) run(t *testing.T, p *pg, x *crashtest.Wire, e *idempo.Engine, tally *crashtest.Tally) {
+// wired is a store behind a wire, with the effects of its atomic calls.
+type wired interface {
+	effect(ctx context.Context, what string) error
+	done(t testing.TB, what string) int
+}
+
+func (p *pg) done(t testing.TB, what string) int {
+	return p.count(t, `select count(*) from SCHEMA.effects where what = $1`, what)
+}
+
+func (c cut) run(t *testing.T, p wired, x *crashtest.Wire, e *idempo.Engine, tally *crashtest.Tally) {
 	id := c.place + " " + c.name
 	var outside atomic.Int64
 	work := func(ctx context.Context, _ *idempo.Claim) (idempo.Result, error) {
@@ -112,7 +124,7 @@ func (c cut) run(t *testing.T, p *pg, x *crashtest.Wire, e *idempo.Engine, tally
 	tally.Add("definite successes", 1)
 	effects := int(outside.Load())
 	if c.op == "atomic" {
-		effects = p.count(t, `select count(*) from SCHEMA.effects where what = $1`, c.op+id)
+		effects = p.done(t, c.op+id)
 	}
 	if effects != 1 {
 		t.Errorf("%d effects", effects)
