@@ -34,6 +34,7 @@ type skip struct{ pkg, name, reason string }
 // test is one test or subtest, or a package (with an empty name), while it runs.
 type test struct {
 	output []string
+	began  bool // else only a piece of a name with slashes
 	parent bool // it has subtests
 	failed bool // one of them, or it, failed
 }
@@ -77,6 +78,7 @@ func (s *sum) take(e event, out io.Writer) {
 	case "build-fail":
 		fmt.Fprintf(out, "%s", strings.Join(s.builds[e.ImportPath], ""))
 	case "run":
+		t.began = true
 		if i := strings.LastIndex(e.Test, "/"); i > 0 {
 			s.at(e.Package, e.Test[:i]).parent = true
 		}
@@ -137,7 +139,7 @@ func (s *sum) endPackage(e event, t *test, out io.Writer) {
 func (s *sum) unended(pkg string, out io.Writer) {
 	for _, id := range slices.Sorted(maps.Keys(s.tests)) {
 		name, ok := strings.CutPrefix(id, pkg+"\x00")
-		if !ok || name == "" {
+		if !ok || name == "" || !s.tests[id].began {
 			continue
 		}
 		fmt.Fprintf(out, "--- did not end: %s\n", name)

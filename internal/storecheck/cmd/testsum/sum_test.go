@@ -27,7 +27,7 @@ func TestLater(t *testing.T) { t.Log("said before"); t.Skip("set SAMPLE_DSN") }
 		"bad/bad_test.go": `package bad
 import "testing"
 func TestTree(t *testing.T) {
-	t.Run("leaf", func(t *testing.T) { t.Error("two is not three") })
+	t.Run("leaf [a/b]", func(t *testing.T) { t.Error("two is not three") })
 	t.Run("fine", func(t *testing.T) {})
 }
 `,
@@ -63,6 +63,9 @@ func TestTree(t *testing.T) {
 		if !strings.Contains(got, want) {
 			t.Errorf("the report lacks %q", want)
 		}
+	}
+	if n := strings.Count(got, "did not end"); n != 2 {
+		t.Errorf("%d tests that did not end", n)
 	}
 	if !strings.HasSuffix(got, "\n3 passed, 4 failed, 2 skipped\n") {
 		t.Error("the counts are wrong")
