@@ -37,11 +37,35 @@ type ledger struct {
 	log         []logged // in the order of commits
 	seq, place  int64    // the last ones drawn
 	held        map[eventKey]*Tx
+	queues      map[eventKey][]waiter // who waits for a key, in order
 	groups      map[string]*group
 	environment string
 	discarded   map[string]bool // topics
 	fence       int64
 	gone        time.Time // of the last row that left
+}
+
+// waiter is a transaction that waits for a key; ready is closed when it has it.
+type waiter struct {
+	tx    *Tx
+	ready chan struct{}
+}
+
+// next gives a key that is free to who has waited longest. The store is locked.
+func (l *ledger) next(k eventKey) {
+	delete(l.held, k)
+	for len(l.queues[k]) > 0 {
+		w := l.queues[k][0]
+		if l.queues[k] = l.queues[k][1:]; !w.tx.ended {
+			l.held[k], w.tx.keys = w.tx, append(w.tx.keys, k)
+			close(w.ready)
+			for _, other := range l.queues[k] {
+				other.tx.waits = w.tx
+			}
+			return
+		}
+	}
+	delete(l.queues, k)
 }
 
 // logged is a committed event at its place.
@@ -77,7 +101,7 @@ type part struct {
 // book is the ledger, made when it is first asked for. The store is locked.
 func (s *Store) book() *ledger {
 	if s.ledger == nil {
-		s.ledger = &ledger{held: map[eventKey]*Tx{}, groups: map[string]*group{}, discarded: map[string]bool{}}
+		s.ledger = &ledger{held: map[eventKey]*Tx{}, queues: map[eventKey][]waiter{}, groups: map[string]*group{}, discarded: map[string]bool{}}
 	}
 	return s.ledger
 }
@@ -162,7 +186,7 @@ func (e *events) lock(ctx context.Context, tx *Tx, rows []outbox.Row) error {
 	return nil
 }
 
-// tryLock takes k, or returns what is closed when its holder ends.
+// tryLock takes k, or joins its queue and returns what is closed when it may look again.
 func (e *events) tryLock(tx *Tx, k eventKey) (busy <-chan struct{}, err error) {
 	e.s.mu.Lock()
 	defer e.s.mu.Unlock()
@@ -179,16 +203,15 @@ func (e *events) tryLock(tx *Tx, k eventKey) (busy <-chan struct{}, err error) {
 		}
 		return nil, nil
 	}
-	for w := other; w != nil; w = w.waits {
+	for w := other; w != nil && !w.ended; w = w.waits {
 		if w == tx {
 			return nil, &idempo.Error{Op: "append", Code: "tx_conflict", Hint: "two transactions wait for each other's event keys; append in one call, or in one order"}
 		}
 	}
 	tx.waits = other
-	if other.done == nil {
-		other.done = make(chan struct{})
-	}
-	return other.done, nil
+	ready := make(chan struct{})
+	l.queues[k] = append(l.queues[k], waiter{tx, ready})
+	return ready, nil
 }
 
 // Hold implements outbox.Store.

@@ -306,10 +306,10 @@ func (tx *Tx) end() {
 			delete(tx.store.shelf.held, id)
 		}
 	}
-	for _, k := range tx.keys {
-		delete(tx.store.ledger.held, k)
-	}
 	tx.ended, tx.changes, tx.effects = true, nil, nil
+	for _, k := range tx.keys {
+		tx.store.ledger.next(k)
+	}
 	if tx.done != nil {
 		close(tx.done)
 	}

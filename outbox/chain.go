@@ -16,6 +16,7 @@ type item struct {
 	slot     *slot // its place in the order; nil: it was set aside before
 	size     int
 	attempts int    // that counted
+	starts   int    // of one that was set aside, this one included; 0: it was taken behind its head
 	class    Class  // of the last failure
 	try      int    // the answer to an earlier one is late
 	sends    int    // of this run
@@ -176,13 +177,20 @@ func (x *run) settle(it *item) {
 
 // forget drops an item of which nothing is known.
 func (x *run) forget(it *item) {
+	it.unchain()
+	if it.chain != nil {
+		x.tidy(it.chain)
+	}
+	x.settle(it)
+}
+
+// unchain takes an item out of its chain's order.
+func (it *item) unchain() {
 	if c := it.chain; c != nil {
 		if i := slices.Index(c.items, it); i >= 0 {
 			c.items = slices.Delete(c.items, i, i+1)
 		}
-		x.tidy(c)
 	}
-	x.settle(it)
 }
 
 // tidy removes a chain that has nothing to wait for.
@@ -298,9 +306,7 @@ func (x *run) fail(it *item, err error, now time.Time) {
 		x.write(it, s)
 	case s.State == StateDead && !s.Holds: // its key goes on
 		x.write(it, s)
-		if i := slices.Index(c.items, it); i >= 0 {
-			c.items = slices.Delete(c.items, i, i+1)
-		}
+		it.unchain()
 		x.advance(c)
 	default:
 		it.failure, c.halted = &s, true

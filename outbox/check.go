@@ -66,14 +66,14 @@ func checkHeaders(headers [][2]string) error {
 		name, value := h[0], h[1]
 		size += len(name) + len(value)
 		switch {
+		case reserved(name):
+			return fmt.Errorf("%w: append: header %s: the name is reserved", ErrHeader, short(name))
 		case name == "" || strings.ContainsFunc(name, notToken):
 			return fmt.Errorf("%w: append: header %q: a name is an HTTP token", ErrHeader, short(name))
 		case strings.ContainsAny(value, "\r\n\x00"):
 			return fmt.Errorf("%w: append: header %s: its value must not have CR, LF or NUL", ErrHeader, short(name))
 		case !utf8.ValidString(value):
 			return fmt.Errorf("%w: append: header %s: its value must be UTF-8", ErrHeader, short(name))
-		case reserved(name):
-			return fmt.Errorf("%w: append: header %s: the name is reserved", ErrHeader, short(name))
 		}
 	}
 	if size > maxHeaders {

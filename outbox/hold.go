@@ -167,9 +167,15 @@ func (x *run) leave(p *part, by time.Time) {
 		x.slots--
 	}
 	for it := range p.takes {
-		if it.sends == 0 {
-			x.forget(it)
+		if it.sends > 0 {
+			continue
 		}
+		if it.starts > 0 { // a start that does not happen
+			it.unchain()
+			x.write(it, x.untaken(it, 0))
+			continue
+		}
+		x.forget(it)
 	}
 	x.solo = slices.DeleteFunc(x.solo, func(it *item) bool { return it.settled })
 	x.dirty = true
@@ -217,7 +223,7 @@ func (x *run) drop(p *part) {
 	p.gone = true
 	for k, c := range x.chains {
 		if c.part == p {
-			for _, it := range c.items {
+			for _, it := range slices.Clone(c.items) {
 				x.forget(it)
 			}
 			delete(x.chains, k)

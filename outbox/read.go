@@ -200,6 +200,12 @@ func (x *run) take(now time.Time) error {
 	}
 	p := TakeParams{Group: x.o.Group, Owner: x.o.Owner, Limit: x.o.MaxInFlight - x.flying - x.unsent, Behind: behindHead, MaxBytes: x.o.BatchBytes,
 		Lease: x.o.PublishTimeout + 5*time.Second}
+	if len(x.settings) > 0 { // what is written first is not taken for something else
+		x.nextMove = time.Time{}
+		if err := x.move(now); err != nil {
+			return err
+		}
+	}
 	gentle := x.gentle
 	for _, pt := range x.parts {
 		gentle = gentle || pt.careful
@@ -260,8 +266,15 @@ func (x *run) retry(a *Aside, head *item) *item {
 		x.taken(it, a, head.chain)
 		return head
 	}
-	if a.Key != "" && x.chains[k] != nil {
-		return nil // it is on its way already
+	if a.Key != "" && x.chains[k] != nil { // something of it is on its way already
+		if a.State == StateQueued && a.Starts == 0 {
+			return nil // behind its head
+		}
+		it := &item{}
+		x.load(p, &a.Row, it)
+		x.taken(it, a, nil)
+		x.write(it, x.untaken(it, x.o.AckEvery))
+		return nil
 	}
 	it := &item{}
 	x.load(p, &a.Row, it)
@@ -278,7 +291,7 @@ func (x *run) retry(a *Aside, head *item) *item {
 		x.drop1(it, Setting{State: StateDead, Attempts: a.Attempts + a.Starts - 1, Holds: a.Key != "" && x.o.OnDead == OnDeadBlock, Error: errUnseen.Error()})
 	case lone && len(x.solo) > 0: // one at a time: this start does not happen
 		x.gentle = true
-		x.drop1(it, Setting{State: a.State, Class: a.Class, Holds: a.Holds, Attempts: a.Attempts, Starts: a.Starts - 1})
+		x.drop1(it, x.untaken(it, 0))
 	case lone:
 		x.gentle, it.alone = true, true
 		x.solo = append(x.solo, it)
@@ -286,6 +299,11 @@ func (x *run) retry(a *Aside, head *item) *item {
 		x.push(it)
 	}
 	return it
+}
+
+// untaken puts one that was taken and not sent back as it was, to be due after wait.
+func (x *run) untaken(it *item, wait time.Duration) Setting {
+	return Setting{State: StateWaiting, Class: it.class, Holds: it.d.Key != "", Attempts: it.attempts, Starts: max(it.starts-1, 0), Wait: wait}
 }
 
 // drop1 writes what becomes of a head that is not sent.
@@ -298,7 +316,7 @@ func (x *run) drop1(it *item, s Setting) {
 
 // taken makes it an item that was set aside as a.
 func (x *run) taken(it *item, a *Aside, c *chain) {
-	it.attempts, it.class, it.chain, it.first = a.Attempts, a.Class, c, a.FirstAt
+	it.attempts, it.starts, it.class, it.chain, it.first = a.Attempts, a.Starts, a.Class, c, a.FirstAt
 	it.repeat = a.LastError != "" || a.Starts > 1
 	if a.Replay != "" {
 		it.d.Replay, it.d.BrokerID = a.Replay, a.ID+"."+a.Replay

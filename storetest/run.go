@@ -27,6 +27,10 @@ type Subject struct {
 	End func(ctx context.Context) error
 	// Poison makes a statement fail in the transaction that ctx carries, and swallows the error. Nil: skipped.
 	Poison func(ctx context.Context)
+	// Exec runs a statement of standard SQL (a savepoint) in the transaction that ctx carries. Nil: left out of RunOutbox.
+	Exec func(ctx context.Context, statement string) error
+	// Statements counts what was sent to the database so far, by anybody. Nil: RunOutbox counts no round trips.
+	Statements func() int
 	// Own begins a transaction of the caller's own and returns a context that carries it. Nil: skipped.
 	Own func(ctx context.Context) (in context.Context, commit, rollback func() error, err error)
 	// Transitions returns every change of a record that was committed so far, as a trigger of the test's own logged it. Left
