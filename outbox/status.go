@@ -26,6 +26,7 @@ type RelayState struct {
 	State      string
 	Owner      string
 	Group      string
+	Paused     []string // globs of topics that are paused
 	Partitions int
 	InFlight   int
 	Buffered   int       // events in memory that are to be sent
@@ -61,7 +62,7 @@ func (x *run) tell() {
 		return
 	}
 	x.told = now
-	s := RelayState{State: x.state(now), Owner: x.o.Owner, Group: x.o.Group, Partitions: len(x.parts), InFlight: x.flying, Buffered: x.unsent, Progress: x.progress, Err: x.storeErr}
+	s := RelayState{State: x.state(now), Owner: x.o.Owner, Group: x.o.Group, Paused: x.pausedTopics, Partitions: len(x.parts), InFlight: x.flying, Buffered: x.unsent, Progress: x.progress, Err: x.storeErr}
 	for _, c := range x.chains {
 		if c.aside {
 			s.Blocked++

@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/idempo/idempo"
 	"github.com/idempo/idempo/internal/pubrec"
 	"github.com/idempo/idempo/outbox"
 )
@@ -84,76 +83,9 @@ func relayStopped(k *K) {
 	k.until("the end of the backlog", func() bool { return len(p.list(outbox.StatePending, outbox.StateWaiting)) == 0 })
 }
 
-// A mortal is a store whose process can be killed: from then on nothing of it reaches the database.
-type mortal struct {
-	idempo.Store
-	dead *atomic.Bool
-}
-
-type mortalLog struct {
-	outbox.Store
-	dead *atomic.Bool
-}
-
-// Outbox implements outbox.Opener.
-func (m mortal) Outbox() (outbox.Store, outbox.Desk) {
-	s, d := m.Store.(outbox.Opener).Outbox()
-	return mortalLog{s, m.dead}, d
-}
-
-var errKilled = errors.New("killed")
-
-func (m mortalLog) alive() error {
-	if m.dead.Load() {
-		return errKilled
-	}
-	return nil
-}
-
-// Hold does not outlive its process.
-func (m mortalLog) Hold(ctx context.Context, p outbox.HoldParams) (outbox.Held, error) {
-	if err := m.alive(); err != nil {
-		return outbox.Held{}, err
-	}
-	return m.Store.Hold(ctx, p)
-}
-
-// Read does not outlive its process.
-func (m mortalLog) Read(ctx context.Context, p outbox.ReadParams) (outbox.Page, error) {
-	if err := m.alive(); err != nil {
-		return outbox.Page{}, err
-	}
-	return m.Store.Read(ctx, p)
-}
-
-// Move does not outlive its process.
-func (m mortalLog) Move(ctx context.Context, p outbox.MoveParams) (outbox.Moved, error) {
-	if err := m.alive(); err != nil {
-		return outbox.Moved{}, err
-	}
-	return m.Store.Move(ctx, p)
-}
-
-// Take does not outlive its process.
-func (m mortalLog) Take(ctx context.Context, p outbox.TakeParams) (outbox.Taken, error) {
-	if err := m.alive(); err != nil {
-		return outbox.Taken{}, err
-	}
-	return m.Store.Take(ctx, p)
-}
-
-// doomed runs a relay that kill ends as a SIGKILL would: without a last word to the store.
-func (p *post) doomed(pub outbox.Publisher, o outbox.RelayOptions) (kill func()) {
-	p.Helper()
-	m := mortal{p.Store, &atomic.Bool{}}
-	o.DrainTimeout = time.Millisecond
-	r := p.relay(m, pub, o)
-	return func() { m.dead.Store(true); r.stop() }
-}
-
 func relayCrowd(k *K) {
 	p := k.post()
-	o := outbox.RelayOptions{Lease: 300 * time.Millisecond, Renew: 60 * time.Millisecond, BatchRows: 50, MaxInFlight: 50, MaxAttempts: 1000} // each death counts as a start
+	o := outbox.RelayOptions{Lease: 600 * time.Millisecond, Renew: 100 * time.Millisecond, BatchRows: 50, MaxInFlight: 50, MaxAttempts: 1000} // each death counts as a start
 	slow := func(ctx context.Context, d outbox.Delivery) error {
 		if rand.N(20) == 0 {
 			return outbox.Unanswered(errors.New("lost"))
@@ -225,7 +157,7 @@ func (p *post) more() func() bool {
 func relayFrozen(k *K) {
 	p := k.post()
 	m := mortal{p.Store, &atomic.Bool{}}
-	o := outbox.RelayOptions{Lease: 300 * time.Millisecond, Renew: 50 * time.Millisecond, DrainTimeout: time.Millisecond}
+	o := outbox.RelayOptions{Lease: 600 * time.Millisecond, Renew: 100 * time.Millisecond, DrainTimeout: time.Millisecond}
 	frozen := &pubrec.Publisher{Hold: func(outbox.Delivery) bool { return true }}
 	run := p.relay(m, frozen, o)
 	for i := range 20 {
@@ -241,7 +173,6 @@ func relayFrozen(k *K) {
 	for i := range 20 {
 		p.append(p.event(fmt.Sprint("later", i), fmt.Sprint("k", i%5)))
 	}
-	frozen.Hold = nil
 	run.stop()
 	k.ok(run.ended())
 	got := perKey(append(p.published(20), frozen.First()...))
@@ -338,7 +269,9 @@ func (p *post) pauses(first *running) {
 	r := p.relay(p.Again, p.pub, outbox.RelayOptions{})
 	n := len(p.pub.First())
 	set(outbox.GroupPause)
-	p.until("the pause", func() bool { return r.Status().State == outbox.RelayPaused && first.Status().State == outbox.RelayPaused })
+	p.until("the pause", func() bool {
+		return r.Status().State == outbox.RelayPaused && first.Status().State == outbox.RelayPaused
+	})
 	p.append(p.event("paused", "p"))
 	restarted := p.relay(p.Again, p.pub, outbox.RelayOptions{})
 	p.until("the pause after a restart", func() bool { return restarted.Status().State == outbox.RelayPaused })
@@ -348,6 +281,9 @@ func (p *post) pauses(first *running) {
 	set(outbox.GroupResume)
 	p.published(n + 1)
 	set(outbox.GroupPause, p.topic+".x")
+	p.until("the pause of a topic", func() bool {
+		return len(r.Status().Paused) == 1 && len(first.Status().Paused) == 1 && len(restarted.Status().Paused) == 1
+	})
 	one := p.event("of a paused topic", "q")
 	one.Topic += ".x"
 	p.append(one)
@@ -356,23 +292,6 @@ func (p *post) pauses(first *running) {
 	p.until("what waits for the topic", func() bool { return len(p.list(outbox.StateQueued)) == 2 })
 	set(outbox.GroupResume, p.topic+".x")
 	p.wants("resumed", perKey(p.published(n + 4))["q"], "of a paused topic", "behind it")
-}
-
-// A killer ends its relay's process when it meets the event.
-type killer struct {
-	*pubrec.Publisher
-	kill func()
-}
-
-// Publish implements outbox.Publisher.
-func (f *killer) Publish(ctx context.Context, b outbox.PublishParams) {
-	for _, d := range b.Events {
-		if string(d.Payload) == "poison" {
-			f.kill()
-			return
-		}
-	}
-	f.Publisher.Publish(ctx, b)
 }
 
 func relayKiller(k *K) {
@@ -387,7 +306,7 @@ func relayKiller(k *K) {
 		killed := make(chan struct{})
 		var once sync.Once
 		f := &killer{p.pub, func() { m.dead.Store(true); once.Do(func() { close(killed) }) }}
-		r := p.relay(m, f, outbox.RelayOptions{MaxAttempts: 4, Lease: 60 * time.Millisecond, Renew: 10 * time.Millisecond, DrainTimeout: time.Millisecond, MaxPoll: 5 * time.Millisecond})
+		r := p.relay(m, f, outbox.RelayOptions{MaxAttempts: 4, Lease: 600 * time.Millisecond, Renew: 100 * time.Millisecond, DrainTimeout: time.Millisecond, MaxPoll: 5 * time.Millisecond})
 		over := false
 		for !over {
 			select {
@@ -416,41 +335,6 @@ func relayKiller(k *K) {
 	k.wants("k9", got["k9"], "else")
 	p.change(outbox.ActionSkip, dead[0])
 	k.wants("behind it", perKey(p.published(12))["k1"], "1", "4", "7", "behind")
-}
-
-// A rude publisher breaks the rules of outbox.Publisher for some events.
-type rude struct {
-	*pubrec.Publisher
-	mu    sync.Mutex
-	tries map[string]int
-	late  []func()
-}
-
-// Publish implements outbox.Publisher.
-func (r *rude) Publish(ctx context.Context, b outbox.PublishParams) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	done := b.Done
-	for i, d := range b.Events {
-		name := string(d.Payload)
-		if r.tries[name]++; name == "panics" && r.tries[name] <= 3 {
-			panic("at the disco")
-		}
-		if name == "never" && r.tries[name] == 1 {
-			r.late = append(r.late, func() { done(i, nil) })
-			continue
-		}
-		one := b
-		one.Events = b.Events[i : i+1]
-		one.Done = func(_ int, err error) {
-			done(i, err)
-			if name == "twice" {
-				done(i, errors.New("no, it failed"))
-				done(i, nil)
-			}
-		}
-		r.Publisher.Publish(ctx, one)
-	}
 }
 
 func relayMisbehaved(k *K) {
