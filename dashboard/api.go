@@ -24,6 +24,7 @@ func (h *Handler) apiRoutes() {
 	api("GET /api/v1/keys/{ref}", h.apiKey)
 	api("POST /api/v1/keys/{ref}/{action}", h.apiAct)
 	api("GET /api/v1/audit", h.apiAudit)
+	api("GET /api/v1/contract", h.apiContract)
 	api("/api/", func(*visit) error { return &fault{status: http.StatusNotFound} })
 }
 

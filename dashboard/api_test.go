@@ -51,6 +51,9 @@ func (d document) check(t *testing.T, method, template string, a answered) {
 // differs says where v is not what schema describes. It knows the words that the document uses, and no others.
 func (d document) differs(schema, v any, at string) (wrong []string) {
 	s := schema.(map[string]any)
+	if len(s) == 0 {
+		return nil // anything
+	}
 	for word := range s {
 		if !slices.Contains([]string{"$ref", "type", "const", "enum", "pattern", "format", "required", "properties", "additionalProperties", "items", "oneOf", "description", "contentEncoding",
 			"minLength", "maxLength", "minimum", "maximum"}, word) {

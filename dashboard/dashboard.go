@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/idempo/idempo"
+	"github.com/idempo/idempo/contract"
 	"github.com/idempo/idempo/operator"
 )
 
@@ -41,6 +42,10 @@ type Config struct {
 	Operations func() []idempo.Operation
 	// Settings are the effective settings, secrets masked already; shown on the settings page. May be nil.
 	Settings func() []Setting
+	// Contract is what callers are promised; shown on a page of its own and served as documents. nil: there is no such page.
+	Contract func() *contract.Contract
+	// Report is what a check observed; shown beside what is declared. nil, or a nil report: declared alone.
+	Report func() (*contract.Report, error)
 	// Meter counts what this process does, and knows what all have counted; overview and mismatches show it. May be nil.
 	Meter *operator.Meter
 	// Product is a version, shown in the footer.
@@ -121,6 +126,8 @@ func (h *Handler) routes() {
 	page("GET /audit", h.audit)
 	page("GET /audit.ndjson", h.exportAudit)
 	page("GET /settings", h.settings)
+	page("GET /contract", h.contract)
+	page("GET /contract/{file}", h.document)
 	page("GET /events", h.events)
 	page("/", func(*visit) error { return &fault{status: http.StatusNotFound} })
 	h.mux.HandleFunc("GET /assets/{file}", serveAsset)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/idempo/idempo"
+	"github.com/idempo/idempo/contract"
 	"github.com/idempo/idempo/operator"
 )
 
@@ -31,6 +32,7 @@ type pageData struct {
 	Doubt   int64  // keys in doubt, for the badge
 	Product string
 	Login   bool
+	Promise bool // there is a page Contract
 	Bare    bool // nobody is logged in: no navigation
 	Failure *failure
 	Body    any
@@ -59,7 +61,7 @@ func parsePages() (map[string]*template.Template, error) {
 // render writes a page. It is made whole before the first byte leaves, so that a fault in it is a fault and not half a page.
 func (v *visit) render(status int, page string, d pageData) {
 	c := v.h.config
-	d.Prefix, d.By, d.Form, d.Product, d.Login = c.Prefix, v.by, v.formToken(), c.Product, c.Login != nil
+	d.Prefix, d.By, d.Form, d.Product, d.Login, d.Promise = c.Prefix, v.by, v.formToken(), c.Product, c.Login != nil, c.Contract != nil
 	if !d.Bare && d.Doubt == 0 {
 		d.Doubt = v.h.hub.doubt(v.ctx(), v.by)
 	}
@@ -93,7 +95,7 @@ func pageFuncs() template.FuncMap {
 	return template.FuncMap{
 		"ago": ago, "span": span, "stamp": stamp, "iso": iso, "stateName": stateName, "stateText": stateText, "count": count,
 		"thousands": thousands, "verb": verb, "link": link, "short": short, "next": func(n int64) int64 { return max(n, 1) + 1 }, "percent": percent,
-		"bytes": size, "capital": capital, "dict": dict, "stateWord": func(s string) string { return strings.ReplaceAll(s, "in_doubt", "in doubt") }, "thousands64": func(n int) string { return thousands(int64(n)) },
+		"bytes": size, "period": period, "plain": func(s string) string { return strings.ReplaceAll(s, "`", "") }, "capital": capital, "dict": dict, "stateWord": func(s string) string { return strings.ReplaceAll(s, "in_doubt", "in doubt") }, "thousands64": func(n int) string { return thousands(int64(n)) },
 	}
 }
 
@@ -197,6 +199,15 @@ func span(d time.Duration) string {
 		return two(d, time.Hour, "h", time.Minute, "min")
 	}
 	return two(d, day, "d", time.Hour, "h")
+}
+
+// period is an ISO 8601 duration of a contract for people.
+func period(text string) string {
+	d, err := contract.ParseDuration(text)
+	if err != nil {
+		return "–"
+	}
+	return span(d)
 }
 
 func two(d, big time.Duration, bigName string, small time.Duration, smallName string) string {

@@ -452,6 +452,8 @@ func TestExamplesRun(t *testing.T) {
 				s.file("idempo.yaml", "version: 1\nstore: {sqlite: idempo.db}\nsecurity: {digest_keys: [{id: d1, value: 0123456789abcdef0123456789abcdef-}]}\n")
 				s.hooked()
 				s.file("bank.csv", "key_ref\n")
+				s.file("openapi.yaml", "openapi: 3.1.0\npaths: {}\n")
+				s.file("released.yaml", "openapi: 3.1.0\npaths: {}\n")
 				line, _, _ := strings.Cut(example, " > ")
 				words := shellSplit(line)
 				if words[0] != "idempo" {

@@ -50,7 +50,7 @@ func schema() *field {
 			{name: "watch", kind: truth, def: "true", doc: "Look every 5 s whether the content of this file has changed, and take it over."},
 		}},
 		{name: "audit", kind: section, later: "operator actions", doc: "How long audit rows are kept."},
-		{name: "contract", kind: section, later: "contract documents", doc: "Severity of lint rules, and the last report."},
+		contractField(),
 	}}
 }
 

@@ -31,6 +31,7 @@ type Settings struct {
 	Metrics   Metrics
 	Log       Log
 	Reload    Reload
+	Contract  Contract
 
 	tree *value
 }
@@ -116,6 +117,7 @@ func decode(root *value, s Source, r *reader) *Settings {
 	c.Shutdown = Shutdown{Delay: root.at("shutdown").at("delay").duration(), Grace: root.at("shutdown").at("grace").duration()}
 	c.Dashboard = decodeDashboard(root.at("dashboard"))
 	c.Metrics = Metrics{MaxOperations: int(root.at("metrics").at("max_operations").num), Token: Secret(root.at("metrics").at("token").text)}
+	c.Contract = decodeContract(root.at("contract"))
 	c.Reload.Watch = root.at("reload").at("watch").isTrue()
 	c.Log = Log{Level: level(root.at("log").at("level").text), Format: root.at("log").at("format").text}
 	return c

@@ -12,7 +12,10 @@ import (
 
 	"github.com/idempo/idempo/cmd/idempo/internal/config"
 	"github.com/idempo/idempo/cmd/idempo/internal/gate"
+	"github.com/idempo/idempo/cmd/idempo/internal/promise"
+	"github.com/idempo/idempo/contract"
 	"github.com/idempo/idempo/dashboard"
+	"github.com/idempo/idempo/gateway"
 	"github.com/idempo/idempo/operator"
 )
 
@@ -61,7 +64,7 @@ func (s *Server) openPages() (err error) {
 		return err
 	}
 	pages := dashboard.Config{Operator: ops, Authorize: s.gate.Authorize, Hosts: d.AllowedHosts, Operations: s.engine.Operations, Meter: s.meter, Product: s.options.Version, Log: s.log,
-		Settings: s.effective}
+		Settings: s.effective, Contract: s.promised, Report: s.observed}
 	if d.Auth == "token" {
 		pages.Login = s.gate
 	}
@@ -82,6 +85,29 @@ func (s *Server) effective() (out []dashboard.Setting) {
 		out = append(out, dashboard.Setting{Path: set.Path, Value: set.Value, Origin: set.Origin})
 	}
 	return out
+}
+
+// promised is what the gateway promises now.
+func (s *Server) promised() *contract.Contract {
+	now := s.serving.current()
+	var routes []gateway.DeclaredRoute
+	if now.gateway != nil {
+		routes = now.gateway.Declared()
+	}
+	return promise.Of(now.settings, routes, s.options.Version)
+}
+
+// observed is the report that contract.report names; nil where it names none.
+func (s *Server) observed() (*contract.Report, error) {
+	file := s.serving.current().settings.Contract.Report
+	if file == "" {
+		return nil, nil
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	return contract.ReadReport(b)
 }
 
 // closePages ends the live streams.
