@@ -9,6 +9,7 @@ import (
 
 func TestDiff(t *testing.T) {
 	t.Parallel()
+	good := compact(goodPretty)
 	t.Run("[operations/CD9] what breaks a caller, what does not, and what is only spelled differently", func(t *testing.T) {
 		diff := func(from, to string) []contract.Change { return contract.Diff(load(t, doc(from)), load(t, doc(to))) }
 		change := func(a, b string) []contract.Change {

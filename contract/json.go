@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"sort"
 	"unicode/utf8"
 )
 
@@ -35,31 +34,28 @@ type jsonParser struct {
 	file    string
 	content []byte
 	decoder *json.Decoder
-	lines   []int // offsets at which lines begin; made when first asked for
+	at      mark // the last place that was asked for: a document may be one line of megabytes
 }
 
+type mark struct{ offset, line, col int }
+
+// place is where an offset is. Offsets are asked for in their order; an earlier one costs a walk from the beginning.
 func (p *jsonParser) place(offset int) (line, col int) {
-	if p.lines == nil {
-		p.lines = lineStarts(p.content)
+	offset = min(offset, len(p.content))
+	m := p.at
+	if m.line == 0 || offset < m.offset {
+		m = mark{0, 1, 1}
 	}
-	return placeIn(p.content, p.lines, offset)
-}
-
-// lineStarts are the offsets at which the lines of a text begin.
-func lineStarts(content []byte) []int {
-	starts := []int{0}
-	for i, c := range content {
-		if c == '\n' {
-			starts = append(starts, i+1)
+	for m.offset < offset {
+		r, size := utf8.DecodeRune(p.content[m.offset:])
+		m.offset += size
+		m.col++
+		if r == '\n' {
+			m.line, m.col = m.line+1, 1
 		}
 	}
-	return starts
-}
-
-func placeIn(content []byte, starts []int, offset int) (line, col int) {
-	offset = min(offset, len(content))
-	line = sort.SearchInts(starts, offset+1)
-	return line, utf8.RuneCount(content[starts[line-1]:offset]) + 1
+	p.at = m
+	return m.line, m.col
 }
 
 func (p *jsonParser) problem(offset int, message string) *Problem {

@@ -1,6 +1,7 @@
 package contract_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -10,11 +11,137 @@ import (
 	"github.com/idempo/idempo/contract"
 )
 
-// good is an operation that no rule finds anything in.
-const good = `{"parameters":[{"name":"Idempotency-Key","in":"header","required":true,"schema":{"type":"string","format":"uuid","maxLength":36}}],
-"responses":{"201":{"headers":{"Idempotent-Replayed":{}}},"400":{},"409":{},"422":{}},
-"x-idempotency":{"key":{"in":"header","name":"Idempotency-Key","required":true,"format":"uuid","maxLength":36},"keyedBy":["tenant","key"],"retention":"PT24H","expired":{"status":410},
-"missing":{"status":400},"mismatch":{"status":422},"inProgress":{"status":409,"max":"PT1M"},"replayed":{"statuses":["2XX"],"marker":{"header":"Idempotent-Replayed","value":"true"}}}}`
+// goodPretty is an operation that no rule finds anything in.
+const goodPretty = `{
+  "parameters": [
+    {
+      "name": "Idempotency-Key",
+      "in": "header",
+      "required": true,
+      "schema": {
+        "type": "string",
+        "format": "uuid",
+        "maxLength": 36
+      }
+    }
+  ],
+  "responses": {
+    "201": {
+      "headers": {
+        "Idempotent-Replayed": {}
+      }
+    },
+    "400": {},
+    "409": {},
+    "422": {}
+  },
+  "x-idempotency": {
+    "key": {
+      "in": "header",
+      "name": "Idempotency-Key",
+      "required": true,
+      "format": "uuid",
+      "maxLength": 36
+    },
+    "keyedBy": [
+      "tenant",
+      "key"
+    ],
+    "retention": "PT24H",
+    "expired": {
+      "status": 410
+    },
+    "missing": {
+      "status": 400
+    },
+    "mismatch": {
+      "status": 422
+    },
+    "inProgress": {
+      "status": 409,
+      "max": "PT1M"
+    },
+    "replayed": {
+      "statuses": [
+        "2XX"
+      ],
+      "marker": {
+        "header": "Idempotent-Replayed",
+        "value": "true"
+      }
+    }
+  }
+}`
+
+// finePretty is a document of messages that no rule finds anything in.
+const finePretty = `{
+  "asyncapi": "3.0.0",
+  "channels": {
+    "c": {
+      "address": "a",
+      "bindings": {
+        "kafka": {
+          "topicConfiguration": {
+            "retention.ms": 86400000
+          }
+        }
+      },
+      "messages": {
+        "m": {
+          "headers": {
+            "properties": {
+              "id": {
+                "type": "string"
+              }
+            }
+          }
+        }
+      }
+    }
+  },
+  "operations": {
+    "receive": {
+      "action": "receive",
+      "channel": {
+        "$ref": "#/channels/c"
+      },
+      "x-idempotency": {
+        "id": {
+          "in": "header",
+          "name": "id"
+        },
+        "guard": "atomic",
+        "retention": "P1D",
+        "sameIdOtherBody": "park",
+        "missingId": "park",
+        "order": "serial",
+        "orderKey": "k"
+      }
+    },
+    "send": {
+      "action": "send",
+      "channel": {
+        "$ref": "#/channels/c"
+      },
+      "x-idempotency": {
+        "id": {
+          "in": "header",
+          "name": "id"
+        },
+        "duplicates": "possible"
+      }
+    }
+  }
+}`
+
+// compact is a document on one line, where tests replace parts of it.
+func compact(text string) string {
+	var b bytes.Buffer
+	if err := json.Compact(&b, []byte(text)); err != nil {
+		panic(err)
+	}
+	return b.String()
+}
 
 func rulesOf(found []contract.Finding) (ids []string) {
 	for _, f := range found {
@@ -35,6 +162,7 @@ func lint(t *testing.T, text string, o contract.LintOptions) []contract.Finding 
 
 func TestLint(t *testing.T) {
 	t.Parallel()
+	good := compact(goodPretty)
 	// only changes the good operation and expects findings of the rules, separated by spaces.
 	only := func(t *testing.T, rules string, replace ...string) {
 		t.Helper()
@@ -160,9 +288,7 @@ func TestLint(t *testing.T) {
 
 func TestLintAsync(t *testing.T) {
 	t.Parallel()
-	const fine = `{"asyncapi":"3.0.0","channels":{"c":{"address":"a","bindings":{"kafka":{"topicConfiguration":{"retention.ms":86400000}}},"messages":{"m":{"headers":{"properties":{"id":{"type":"string"}}}}}}},
-"operations":{"receive":{"action":"receive","channel":{"$ref":"#/channels/c"},"x-idempotency":{"id":{"in":"header","name":"id"},"guard":"atomic","retention":"P1D","sameIdOtherBody":"park","missingId":"park","order":"serial","orderKey":"k"}},
-"send":{"action":"send","channel":{"$ref":"#/channels/c"},"x-idempotency":{"id":{"in":"header","name":"id"},"duplicates":"possible"}}}}`
+	fine := compact(finePretty)
 	only := func(t *testing.T, rules string, replace ...string) {
 		t.Helper()
 		text := strings.NewReplacer(replace...).Replace(fine)
@@ -195,6 +321,7 @@ func TestLintAsync(t *testing.T) {
 
 func TestSeverities(t *testing.T) {
 	t.Parallel()
+	good := compact(goodPretty)
 	t.Run("[operations/CD8] severity by rule; turned off in one place, with a reason", func(t *testing.T) {
 		bare := strings.Replace(good, `,"marker":{"header":"Idempotent-Replayed","value":"true"}`, ``, 1)
 		for s, want := range map[contract.Severity]int{contract.SeverityError: 1, contract.SeverityNote: 1, contract.SeverityOff: 0} {
@@ -292,6 +419,7 @@ func TestReports(t *testing.T) {
 
 func TestLintMany(t *testing.T) {
 	t.Parallel()
+	good := compact(goodPretty)
 	var paths []string
 	for i := range 5000 {
 		paths = append(paths, fmt.Sprintf(`"/p%d":{"post":%s}`, i, good))

@@ -57,6 +57,17 @@ func plan(file string, content []byte, files Files, c *Contract) (m *merger, mis
 	return m, missing, m.err
 }
 
+// lineStarts are the offsets at which the lines of a text begin.
+func lineStarts(content []byte) []int {
+	starts := []int{0}
+	for i, c := range content {
+		if c == '\n' {
+			starts = append(starts, i+1)
+		}
+	}
+	return starts
+}
+
 // merger collects changes of a text.
 type merger struct {
 	d        *Document

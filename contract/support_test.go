@@ -1,10 +1,8 @@
 package contract_test
 
 import (
-	"flag"
 	"net/http"
-	"os"
-	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,22 +12,19 @@ import (
 	"github.com/idempo/idempo/memstore"
 )
 
-var update = flag.Bool("update", false, "rewrite golden files") //nolint:gochecknoglobals // a test's flag
-
-func golden(t *testing.T, name string, got []byte) {
+// same compares a printed document with what it should be, and names the first line that differs.
+func same(t *testing.T, got, want string) {
 	t.Helper()
-	file := filepath.Join("testdata", name)
-	if *update {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
+	g, w := strings.Split(got, "\n"), strings.Split(want, "\n")
+	for i := range max(len(g), len(w)) {
+		switch {
+		case i >= len(g):
+			t.Fatalf("line %d is missing: %s", i+1, w[i])
+		case i >= len(w):
+			t.Fatalf("line %d is too much: %s", i+1, g[i])
+		case g[i] != w[i]:
+			t.Fatalf("line %d:\n%s\nwant\n%s", i+1, g[i], w[i])
 		}
-		if err := os.WriteFile(file, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil || string(want) != string(got) {
-		t.Errorf("%s (go test ./contract -update): %v\n%s", file, err, got)
 	}
 }
 

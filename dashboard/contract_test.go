@@ -12,15 +12,98 @@ import (
 	"github.com/idempo/idempo/operator"
 )
 
+// promise has an endpoint of each group, and a consumer.
+const promise = `{
+  "schema": 1,
+  "title": "Shop",
+  "version": "1",
+  "endpoints": [
+    {
+      "method": "POST",
+      "path": "/v1/payments",
+      "x-idempotency": {
+        "operation": "create-payment",
+        "guard": "leased",
+        "onCrash": "probe",
+        "key": {
+          "in": "header",
+          "name": "Idempotency-Key",
+          "required": true
+        },
+        "keyedBy": [
+          "tenant",
+          "key"
+        ],
+        "retention": "P2D",
+        "tombstone": "forever",
+        "mismatch": {
+          "status": 422
+        },
+        "inProgress": {
+          "status": 409,
+          "wait": "PT5S"
+        }
+      },
+      "refusals": [
+        {
+          "status": 409,
+          "codes": [
+            "in_progress"
+          ]
+        }
+      ]
+    },
+    {
+      "method": "POST",
+      "path": "/v1/mails",
+      "x-idempotency": {
+        "operation": "mail",
+        "guard": "atomic",
+        "onCrash": "rollback",
+        "key": {
+          "in": "header",
+          "name": "Idempotency-Key"
+        }
+      }
+    },
+    {
+      "method": "PUT",
+      "path": "/v1/settings",
+      "x-idempotency": {
+        "natural": {
+          "reason": "<b>sets</b> it"
+        }
+      }
+    },
+    {
+      "method": "",
+      "path": "/{rest}",
+      "subtree": true,
+      "x-idempotency": {
+        "supported": false,
+        "reason": "passes"
+      }
+    }
+  ],
+  "consumers": [
+    {
+      "name": "shop",
+      "channel": "/hooks/shop",
+      "x-idempotency": {
+        "id": {
+          "in": "header",
+          "name": "X-Id"
+        },
+        "retention": "P385D",
+        "order": "serial"
+      }
+    }
+  ]
+}`
+
 func promised(t *testing.T) *contract.Contract {
 	t.Helper()
-	c, err := contract.FromJSON([]byte(`{"schema":1,"title":"Shop","version":"1","endpoints":[
-{"method":"POST","path":"/v1/payments","x-idempotency":{"operation":"create-payment","guard":"leased","onCrash":"probe","key":{"in":"header","name":"Idempotency-Key","required":true},"keyedBy":["tenant","key"],
-"retention":"P2D","tombstone":"forever","mismatch":{"status":422},"inProgress":{"status":409,"wait":"PT5S"}},"refusals":[{"status":409,"codes":["in_progress"]}]},
-{"method":"POST","path":"/v1/mails","x-idempotency":{"operation":"mail","guard":"atomic","onCrash":"rollback","key":{"in":"header","name":"Idempotency-Key"}}},
-{"method":"PUT","path":"/v1/settings","x-idempotency":{"natural":{"reason":"<b>sets</b> it"}}},
-{"method":"","path":"/{rest}","subtree":true,"x-idempotency":{"supported":false,"reason":"passes"}}],
-"consumers":[{"name":"shop","channel":"/hooks/shop","x-idempotency":{"id":{"in":"header","name":"X-Id"},"retention":"P385D","order":"serial"}}]}`))
+	c, err := contract.FromJSON([]byte(promise))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,8 +112,29 @@ func promised(t *testing.T) *contract.Contract {
 
 func TestContract(t *testing.T) {
 	t.Parallel()
-	report := []byte(`{"schema":1,"target":"http://shop.test","at":"2026-05-04T03:02:01Z","operations":[{"operation":"POST /v1/payments","level":"deviates",
-"verdicts":[{"probe":"P01","verdict":"PASS"},{"probe":"M01","verdict":"FAIL","expected":"422","observed":"200"}]}]}`)
+	report := []byte(`{
+  "schema": 1,
+  "target": "http://shop.test",
+  "at": "2026-05-04T03:02:01Z",
+  "operations": [
+    {
+      "operation": "POST /v1/payments",
+      "level": "deviates",
+      "verdicts": [
+        {
+          "probe": "P01",
+          "verdict": "PASS"
+        },
+        {
+          "probe": "M01",
+          "verdict": "FAIL",
+          "expected": "422",
+          "observed": "200"
+        }
+      ]
+    }
+  ]
+}`)
 	var broken error
 	b := newBed(t, func(c *dashboard.Config) {
 		c.Contract = func() *contract.Contract { return promised(t) }
