@@ -79,7 +79,7 @@ func (x *run) hold(now time.Time) error {
 	x.adopt(h.Leases, now)
 	x.share()
 	x.nextHold = now.Add(backoff.Around(x.o.Renew, 0.1))
-	if h.NextFree > 0 && len(x.parts) < x.want {
+	if h.NextFree > 0 { // another that lives speaks long before
 		if soon := now.Add(h.NextFree + backoff.Around(x.o.Lease/50, 0.5)); soon.Before(x.nextHold) {
 			x.nextHold = soon
 		}

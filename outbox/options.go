@@ -178,12 +178,13 @@ func (o RelayOptions) check() (errs []error) {
 	word("From", o.From, "", FromBeginning, FromNow)
 	word("PublishAfter", o.PublishAfter, AfterCommit, AfterStandby)
 	word("OnDead", o.OnDead, OnDeadBlock, OnDeadContinue)
-	switch {
-	case o.Lease < 3*o.Renew:
+	if o.Lease < 3*o.Renew {
 		bad("Lease %v is shorter than three times Renew %v: a relay that is late once would lose its partitions", o.Lease, o.Renew)
-	case o.BackoffMax < o.BackoffBase:
+	}
+	if o.BackoffMax < o.BackoffBase {
 		bad("BackoffMax %v is shorter than BackoffBase %v", o.BackoffMax, o.BackoffBase)
-	case o.MaxPoll < o.MinPoll:
+	}
+	if o.MaxPoll < o.MinPoll {
 		bad("MaxPoll %v is shorter than MinPoll %v", o.MaxPoll, o.MinPoll)
 	}
 	return errs

@@ -341,7 +341,7 @@ func (r *running) ended() error {
 // published waits until n events were taken, and returns all that were.
 func (p *post) published(n int) []outbox.Delivery {
 	p.Helper()
-	p.await(fmt.Sprintf("%d events", n), func() bool { return len(p.pub.First()) >= n })
+	p.await(fmt.Sprintf("%d events", n), func() bool { return p.pub.Taken() >= n })
 	return p.pub.First()
 }
 

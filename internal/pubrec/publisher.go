@@ -23,6 +23,8 @@ type Publisher struct {
 	changed chan struct{}
 	sent    []outbox.Delivery
 	done    []outbox.Delivery
+	first   []outbox.Delivery
+	seen    map[string]bool // ids in first
 	held    []held
 	calls   sync.WaitGroup
 }
@@ -41,7 +43,7 @@ func (p *Publisher) Publish(ctx context.Context, b outbox.PublishParams) {
 		d.Headers, d.Payload = slices.Clone(d.Headers), clone(d.Payload)
 		answer := func(err error) {
 			if err == nil {
-				p.note(&p.done, d)
+				p.taken(d)
 			}
 			b.Done(i, err)
 		}
@@ -97,15 +99,27 @@ func (p *Publisher) Sent() []outbox.Delivery { return p.copy(&p.sent) }
 func (p *Publisher) Done() []outbox.Delivery { return p.copy(&p.done) }
 
 // First are the events it has taken, each id once, in the order of its first appearance.
-func (p *Publisher) First() (first []outbox.Delivery) {
-	seen := map[string]bool{}
-	for _, d := range p.Done() {
-		if !seen[d.ID] {
-			seen[d.ID] = true
-			first = append(first, d)
-		}
+func (p *Publisher) First() []outbox.Delivery { return p.copy(&p.first) }
+
+// Taken is how many different events it has taken.
+func (p *Publisher) Taken() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.first)
+}
+
+func (p *Publisher) taken(d outbox.Delivery) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.seen == nil {
+		p.seen = map[string]bool{}
 	}
-	return first
+	p.done = append(p.done, d)
+	if !p.seen[d.ID] {
+		p.seen[d.ID] = true
+		p.first = append(p.first, d)
+	}
+	p.signal()
 }
 
 // Held are the events whose answer is held back.
