@@ -58,5 +58,23 @@ func ExamplePrint() {
 	// create table "app"."idem_receipts" (
 	// create table "app"."idem_lanes" (
 	// create table "app"."idem_counters" (
+	// create table "app"."idem_outbox" (
+	// create table "app"."idem_outbox_0" partition of "app"."idem_outbox" for values in (0);
+	// create table "app"."idem_outbox_1" partition of "app"."idem_outbox" for values in (1);
+	// create table "app"."idem_outbox_2" partition of "app"."idem_outbox" for values in (2);
+	// create table "app"."idem_outbox_3" partition of "app"."idem_outbox" for values in (3);
+	// create table "app"."idem_outbox_4" partition of "app"."idem_outbox" for values in (4);
+	// create table "app"."idem_outbox_5" partition of "app"."idem_outbox" for values in (5);
+	// create table "app"."idem_outbox_6" partition of "app"."idem_outbox" for values in (6);
+	// create table "app"."idem_outbox_7" partition of "app"."idem_outbox" for values in (7);
+	// create table "app"."idem_outbox_8" partition of "app"."idem_outbox" for values in (8);
+	// create table "app"."idem_outbox_9" partition of "app"."idem_outbox" for values in (9);
+	// create table "app"."idem_outbox_10" partition of "app"."idem_outbox" for values in (10);
+	// create table "app"."idem_outbox_state" (
+	// create table "app"."idem_outbox_groups" (
+	// create table "app"."idem_outbox_relays" (
+	// create table "app"."idem_outbox_cursors" (
+	// create table "app"."idem_outbox_asides" (
+	// create table "app"."idem_outbox_discarded" (
 	// grant usage on schema "app" to "app_role";
 }

@@ -120,6 +120,9 @@ func Print(o ScriptOptions) (string, error) {
 	if o.To == 0 || o.To >= 2 {
 		rights += grantFunctions
 	}
+	if o.To == 0 || o.To >= outboxVersion {
+		rights += grantOutbox
+	}
 	grants, err := l.Names.Expand(fmt.Sprintf(rights, `"`+o.Grants+`"`), nil)
 	return text + script + grants, err
 }
@@ -132,6 +135,22 @@ grant select, insert on {table audit} to %[1]s;
 grant select, update on {table meta} to %[1]s;
 grant select on {table migrations} to %[1]s;
 `
+
+// What appending and relaying need: TRUNCATE empties slots of the log, and nothing else takes an event out of it.
+const grantOutbox = `grant select, insert on {table outbox} to %[1]s;
+grant truncate on {table outbox_0}, {table outbox_1}, {table outbox_2}, {table outbox_3}, {table outbox_4}, {table outbox_5}, {table outbox_6},
+    {table outbox_7}, {table outbox_8}, {table outbox_9}, {table outbox_10} to %[1]s;
+grant usage, select on sequence {table outbox_seq} to %[1]s;
+grant select, update on {table outbox_state} to %[1]s;
+grant select, insert, update, delete on {table outbox_groups}, {table outbox_relays}, {table outbox_cursors}, {table outbox_asides},
+    {table outbox_discarded} to %[1]s;
+grant select, insert on {table outbox_alive} to %[1]s;
+grant select on {table outbox_places} to %[1]s;
+grant execute on function {table outbox_append}, {table outbox_lock}, {table outbox_partition}, {table outbox_slot} to %[1]s;
+`
+
+// outboxVersion is the schema with the outbox.
+const outboxVersion = 10
 
 // The rights on functions are there by default; some databases take them away from PUBLIC.
 const grantFunctions = `grant execute on function {table claim}, {table renew}, {table complete}, {table release}, {table issue}, {table lookup},

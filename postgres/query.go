@@ -33,6 +33,9 @@ const after = int64(1) << 60
 // queries reads the query files for the names.
 func queries(n sqlkit.Names) (map[string]query, error) {
 	texts, err := n.Queries(files, "queries", nil)
+	if err == nil {
+		err = sqlkit.OutboxQueries(outboxWords(), n, texts)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -86,12 +89,13 @@ func kind(name string) string {
 		return "time"
 	case "idempotency_key", "request_hash", "request_detail", "token", "response_headers", "response_body", "body_sha256",
 		"refs", "snapshot", "old_token", "old_refs", "after_key", "ref",
-		"receipt_key", "source", "message_id", "message_type", "lane", "version", "headers", "body", "position", "failures", "wanted", "data":
+		"payload", "receipt_key", "source", "message_id", "message_type", "lane", "version", "headers", "body", "position", "failures", "wanted", "data":
 		return "bytea"
 	case "failing", "body_kept", "must", "begin", "archive", "newest", "holds", "due", "bodiless":
 		return "boolean"
 	case "attempt", "generation", "status_code", "body_size", "format", "lock", "start", "old_attempt", "batch", "limit", "after_id", "permille",
-		"rev", "attempts", "delay", "after", "body_for", "keep_for", "times", "span", "begin_at":
+		"rev", "attempts", "delay", "after", "body_for", "keep_for", "times", "span", "begin_at",
+		"at", "hold", "until_at", "due_from", "epoch", "external", "paused", "part", "fence", "starts", "seq", "head", "first", "pass", "low", "high", "rows", "bytes", "from_at", "to_at":
 		return "bigint"
 	case "from", "to":
 		return "tid"

@@ -33,6 +33,7 @@ type Store struct {
 	sweep sweeper
 
 	servers servers
+	events  *events
 }
 
 // New returns the store in db after checking server, role and schema; the error of a refusal names the setting and how
@@ -56,6 +57,7 @@ func Over(ctx context.Context, port Port, o Options) (*Store, error) {
 		return nil, err
 	}
 	s.sweep.name = newSweeper()
+	s.events = newEvents(s)
 	return s, nil
 }
 

@@ -199,7 +199,7 @@ func TestPostgresFunctionsSignatures(t *testing.T) {
 	rows, err := f.db.QueryContext(t.Context(), `
 select format('function %s(%s) returns %s%s', p.proname, pg_get_function_arguments(p.oid), pg_get_function_result(p.oid),
     case when p.prosecdef then ' security definer' else '' end || case when 'search_path=pg_catalog, pg_temp' = any (p.proconfig) then '' else ' search_path not pinned' end)
-  from pg_proc p where p.pronamespace = $1::text::regnamespace and p.proname in ('claim', 'renew', 'complete', 'release', 'issue', 'lookup')
+  from pg_proc p where p.pronamespace = $1::text::regnamespace and p.proname in ('claim', 'renew', 'complete', 'release', 'issue', 'lookup', 'outbox_append')
 union all select format('type %s(%s)', c.relname, string_agg(a.attname || ' ' || format_type(a.atttypid, a.atttypmod), ', ' order by a.attnum))
   from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attnum > 0
   where c.relnamespace = $1::text::regnamespace and c.relkind = 'c' and c.relname in ('claimed', 'recorded') group by c.relname

@@ -1,0 +1,1 @@
+delete from {table outbox_asides} where group_name = $group and seq = $seq

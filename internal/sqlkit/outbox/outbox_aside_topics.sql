@@ -1,0 +1,1 @@
+select distinct topic from {table outbox_asides} where group_name = $group

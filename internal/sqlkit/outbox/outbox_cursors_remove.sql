@@ -1,0 +1,1 @@
+delete from {table outbox_cursors} where group_name = $group

@@ -1,0 +1,1 @@
+insert into {table outbox_discarded} (topic, at) values ($topic, $at)

@@ -1,0 +1,1 @@
+select topic from {table outbox_discarded}

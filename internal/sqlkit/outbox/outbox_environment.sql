@@ -1,0 +1,1 @@
+update {table outbox_state} set environment = $environment where environment = ''

@@ -1,0 +1,1 @@
+select gone_at from {table outbox_state}

@@ -1,0 +1,1 @@
+select name from {table outbox_groups} order by name

@@ -1,0 +1,1 @@
+delete from {table outbox_groups} where name = $group

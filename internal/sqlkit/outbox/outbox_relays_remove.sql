@@ -1,0 +1,1 @@
+delete from {table outbox_relays} where group_name = $group

@@ -1,0 +1,1 @@
+update {table outbox_groups} set epoch = epoch + 1

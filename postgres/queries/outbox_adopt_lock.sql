@@ -1,0 +1,1 @@
+lock table {table outbox} in share row exclusive mode
