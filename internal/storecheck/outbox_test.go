@@ -55,6 +55,23 @@ func (r *logReader) hold() {
 	}
 }
 
+// reconnect begins again once the server answers: connections of before may have to find out that they are dead.
+func (r *logReader) reconnect() {
+	r.t.Helper()
+	for {
+		_, err := r.s.Hold(r.t.Context(), outbox.HoldParams{Group: r.group, Topics: []string{"*"}, Owner: r.owner, Lease: time.Hour})
+		if err == nil {
+			break
+		}
+		select {
+		case <-r.t.Context().Done():
+			r.t.Fatal(err)
+		case <-time.After(10 * time.Millisecond): // the server is starting
+		}
+	}
+	r.hold()
+}
+
 func (r *logReader) places() (all []outbox.Place) {
 	for part := range outbox.Partitions {
 		if p, ok := r.at[part]; ok {
@@ -173,8 +190,15 @@ func writers(t *testing.T, b *outbox.Outbox, n int, stop <-chan struct{}, wait f
 
 // readEverything reads beside writers, and wants every committed event once and in order.
 func readEverything(t *testing.T, s outboxStore, atLeast int) {
+	t.Helper()
+	readEverythingOf(t, s, "main", atLeast)
+}
+
+func readEverythingOf(t *testing.T, s outboxStore, group string, atLeast int) {
+	t.Helper()
 	b := newBox(t, s)
-	r := newLogReader(t, s, "main")
+	r := newLogReader(t, s, group)
+	r.all(1000) // what others have left
 	stop := make(chan struct{})
 	committed := writers(t, b, 6, stop, func(rnd *rand.Rand) {
 		if rnd.IntN(10) == 0 {
