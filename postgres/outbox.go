@@ -459,11 +459,8 @@ func (e *events) Move(ctx context.Context, p outbox.MoveParams) (outbox.Moved, e
 	if len(mine) == len(p.To) {
 		return outbox.Moved{}, nil
 	}
-	p.To = slices.DeleteFunc(slices.Clone(p.To), func(one outbox.Place) bool { return mine[one.Partition] })
-	for i := range p.To {
-		p.To[i].Cursor = outbox.Cursor{}
-	}
-	return e.Outbox.Move(ctx, p) // says whose they are
+	lost, err := e.Whose(ctx, p.Group, p.Owner, slices.DeleteFunc(slices.Clone(p.To), func(one outbox.Place) bool { return mine[one.Partition] }))
+	return outbox.Moved{Lost: lost}, err
 }
 
 // audited is sqlkit.OutboxDB.Audited.

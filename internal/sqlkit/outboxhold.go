@@ -136,7 +136,7 @@ func (o Outbox) environment(tx OutboxTx, stored, said string) (string, error) {
 // known refuses a database that is not the one that the group was published from.
 func (o Outbox) known(tx OutboxTx, g group, cursors []OutboxCursor) error {
 	identity, err := o.DB.Identity(tx, cursors)
-	if err == nil && identity != g.identity {
+	if identity != "" && identity != g.identity { // says more than what else may be wrong then
 		err = fmt.Errorf("%w: group %s was last published from %s, this is %s: nothing was published; if this is the one to publish from now on, run idempo outbox adopt",
 			outbox.ErrForeignDatabase, g.name, g.identity, identity)
 	}

@@ -34,7 +34,7 @@ func (o Outbox) move(tx OutboxTx, p outbox.MoveParams, moved *outbox.Moved) erro
 	if err != nil {
 		return err
 	}
-	if moved.Lost, err = lost(tx, p.Group, p.To, mine); err != nil {
+	if moved.Lost, err = lost(tx, "outbox_cursor", p.Group, p.To, mine); err != nil {
 		return err
 	}
 	if len(p.Asides) == 0 {
@@ -56,13 +56,13 @@ func (o Outbox) move(tx OutboxTx, p outbox.MoveParams, moved *outbox.Moved) erro
 }
 
 // lost says whose the partitions of to are now that are not in mine.
-func lost(tx OutboxTx, group string, to []outbox.Place, mine map[int]bool) (all []outbox.Lost, err error) {
+func lost(tx OutboxTx, query, group string, to []outbox.Place, mine map[int]bool) (all []outbox.Lost, err error) {
 	for _, one := range to {
 		if mine[one.Partition] {
 			continue
 		}
 		l := outbox.Lost{Partition: one.Partition}
-		err = tx.Each("outbox_cursor", func(scan func(...any) error) error { return scan(&l.Owner, &l.Fence) },
+		err = tx.Each(query, func(scan func(...any) error) error { return scan(&l.Owner, &l.Fence) },
 			"group", group, "part", int64(one.Partition))
 		if err != nil {
 			return nil, err
@@ -70,6 +70,26 @@ func lost(tx OutboxTx, group string, to []outbox.Place, mine map[int]bool) (all 
 		all = append(all, l)
 	}
 	return all, nil
+}
+
+// Whose says whose partitions are that are owner's no more. Where it is still their owner its places were of before a crash.
+func (o Outbox) Whose(ctx context.Context, group, owner string, parts []outbox.Place) (all []outbox.Lost, err error) {
+	err = o.DB.Reading(ctx, "move", func(tx OutboxTx) error {
+		_, found, err := readGroup(tx, "outbox_group_plain", group)
+		if err == nil && !found {
+			err = noGroup(group)
+		}
+		if err == nil {
+			all, err = lost(tx, "outbox_cursor_plain", group, parts, nil)
+		}
+		return err
+	})
+	for i := range all {
+		if all[i].Owner == owner {
+			all[i].Owner = ""
+		}
+	}
+	return all, err
 }
 
 // due is when a state becomes due, as an argument.

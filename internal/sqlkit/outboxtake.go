@@ -44,7 +44,7 @@ func (o Outbox) take(tx OutboxTx, p outbox.TakeParams, taken *outbox.Taken) erro
 	if err != nil {
 		return err
 	}
-	if taken.Lost, err = lost(tx, p.Group, places, mine); err != nil || len(mine) == 0 || g.paused {
+	if taken.Lost, err = lost(tx, "outbox_cursor", p.Group, places, mine); err != nil || len(mine) == 0 || g.paused {
 		return err
 	}
 	now, err := nowOf(tx, p.Now)

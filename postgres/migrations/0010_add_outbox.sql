@@ -126,7 +126,7 @@ create index {name outbox_asides_key} on {table outbox_asides} (group_name, tena
 
 -- The cursors in parts. An event is published if it can be seen in older, or in newer up to seq.
 create view {table outbox_places} as
-select c.group_name, c.part, c.seq, coalesce(nullif(split_part(c.win, ' ', 2), ''), '1:1:')::pg_snapshot as older,
+select c.group_name, c.part, c.seq, timestamptz 'epoch' + c.moved_at * interval '1 microsecond' as moved_at, coalesce(nullif(split_part(c.win, ' ', 2), ''), '1:1:')::pg_snapshot as older,
     coalesce(nullif(split_part(c.win, ' ', 3), ''), '0')::bigint as low, nullif(split_part(c.win, ' ', 4), '')::pg_snapshot as newer
 from {table outbox_cursors} c;
 
