@@ -38,10 +38,11 @@ type events struct {
 	last  int64                // a sequence value read in that life
 	safe  int64                // one that was read before a transaction got its number that has ended by now
 	still map[string]time.Time // when a group was last told to go on though nothing was new
+	marks map[int64]lsnMark    // by slot
 }
 
 func newEvents(s *Store) *events {
-	e := &events{s: s, still: map[string]time.Time{}}
+	e := &events{s: s, still: map[string]time.Time{}, marks: map[int64]lsnMark{}}
 	e.DB = sqlkit.OutboxDB{Parts: outbox.Partitions, Within: e.within, Identity: e.identity, Wake: e.wake, Loaded: e.loaded, Newest: e.newCursor,
 		Advance: e.advance, Reading: e.reading, Around: e.around, Adopt: e.adopt, Audited: e.audited}
 	return e

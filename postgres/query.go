@@ -95,7 +95,7 @@ func kind(name string) string {
 		return "boolean"
 	case "attempt", "generation", "status_code", "body_size", "format", "lock", "start", "old_attempt", "batch", "limit", "after_id", "permille",
 		"rev", "attempts", "delay", "after", "body_for", "keep_for", "times", "span", "begin_at",
-		"at", "hold", "until_at", "due_from", "epoch", "external", "paused", "part", "fence", "starts", "seq", "head", "first", "pass", "low", "high", "rows", "bytes", "from_at", "to_at":
+		"at", "hold", "until_at", "due_from", "epoch", "external", "paused", "part", "fence", "starts", "seq", "head", "first", "pass", "low", "high", "rows", "bytes", "from_at", "to_at", "days":
 		return "bigint"
 	case "from", "to":
 		return "tid"

@@ -140,6 +140,19 @@ func readGroup(tx OutboxTx, query, name string) (g group, found bool, err error)
 	return g, found, err
 }
 
+// OutboxGroups are the settings of all groups.
+func OutboxGroups(tx OutboxTx) (all []outbox.GroupStatus, err error) {
+	names, err := groupNames(tx)
+	for _, name := range names {
+		var g group
+		if err == nil {
+			g, _, err = readGroup(tx, "outbox_group_plain", name)
+			all = append(all, outbox.GroupStatus{Name: g.name, Topics: g.topics, External: g.external, Slot: g.slot})
+		}
+	}
+	return all, err
+}
+
 // change writes the group.
 func (g group) change(tx OutboxTx) error {
 	return tx.Exec("outbox_group_change", "group", g.name, "topics", strings.Join(g.topics, " "), "epoch", g.epoch, "paused", flag(g.paused),

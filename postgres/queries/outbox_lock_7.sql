@@ -1,0 +1,1 @@
+lock table only {table outbox_7} in access exclusive mode

@@ -1,0 +1,1 @@
+select distinct topic from {table outbox} where slot = $seq

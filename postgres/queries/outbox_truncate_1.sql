@@ -1,0 +1,1 @@
+truncate only {table outbox_1}
