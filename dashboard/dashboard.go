@@ -108,6 +108,9 @@ func New(c Config) (*Handler, error) {
 	return h, nil
 }
 
+// Clients is how many live streams are open.
+func (h *Handler) Clients() int { return h.hub.count() }
+
 // Close ends the live streams and the asking behind them. Pages are still served.
 func (h *Handler) Close() { h.hub.close() }
 

@@ -116,6 +116,12 @@ func (h *hub) join(by Principal, after string) (c *client, missed []news, reset 
 	return c, missed, false
 }
 
+func (h *hub) count() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.clients)
+}
+
 // leave ends a stream. The last one that leaves ends the asking.
 func (h *hub) leave(c *client) {
 	h.mu.Lock()

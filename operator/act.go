@@ -254,12 +254,24 @@ func (s *Service) change(ctx context.Context, changer Changer, all []Change) ([]
 	if err != nil {
 		return nil, err
 	}
+	for _, d := range done {
+		s.resolved(ctx, d)
+	}
 	if s.config.ObserveFunc != nil {
 		for _, d := range done {
 			s.config.ObserveFunc(d.Entry.Action, d.Entry.Outcome)
 		}
 	}
 	return done, nil
+}
+
+// resolved tells the engine's observer of a doubt that an operator settled.
+func (s *Service) resolved(ctx context.Context, d Changed) {
+	if s.config.Engine == nil || d.Err != nil || d.Entry.Action != ActionResolve || d.Entry.Outcome != OutcomeDone {
+		return
+	}
+	s.config.Engine.Report(ctx, idempo.Event{Kind: "resolve", Class: "operator", Outcome: string(d.Record.State), Operation: d.Record.Key.Operation,
+		KeyRef: d.Record.Ref(), Attempt: d.Record.Attempt, Guard: d.Record.Guard, Trace: d.Record.Trace})
 }
 
 // explain adds to a refusal who changed the key last.

@@ -23,6 +23,10 @@ func (h holding) Holder(_ context.Context, key idempo.Key) (operator.Held, error
 	return h.held[key], nil
 }
 
+type listens func(idempo.Event)
+
+func (l listens) Observe(_ context.Context, e idempo.Event) { l(e) }
+
 func TestResolveByProbe(t *testing.T) {
 	t.Parallel()
 	t.Run("[operations/OP21] the probe's answer is applied; one that cannot tell changes nothing", func(t *testing.T) {
@@ -38,7 +42,13 @@ func TestResolveByProbe(t *testing.T) {
 			"is not there": {"", errors.New("connection refused"), idempo.StateInDoubt, operator.CodeWrongState},
 		} {
 			b := newBed(t)
+			var told []idempo.Event
 			e, err := idempo.New(b.store, idempo.Config{DigestKeys: []idempo.Secret{{ID: "d1", Value: []byte("0123456789abcdef0123456789abcdef")}},
+				Observer: listens(func(e idempo.Event) {
+					if e.Kind == "resolve" {
+						told = append(told, e)
+					}
+				}),
 				Operations: []idempo.Operation{{Name: "pay", Guard: idempo.GuardLeased, OnCrash: idempo.OnCrashProbe,
 					ProbeFunc: func(context.Context, idempo.Record) (idempo.State, idempo.Result, error) {
 						return c.state, idempo.Result{Status: 201, Body: []byte("found")}, c.err
@@ -54,6 +64,9 @@ func TestResolveByProbe(t *testing.T) {
 			b.code(err, c.code)
 			if b.state(ref) != c.want || c.code == "" && got.Record.State != c.want {
 				t.Errorf("%s: %s, %+v", name, b.state(ref), got)
+			}
+			if settled := c.code == ""; settled != (len(told) == 1) || settled && (told[0].Class != "operator" || told[0].Outcome != string(c.want) || told[0].Operation != "pay" || told[0].KeyRef != ref) {
+				t.Errorf("%s: the observer was told %+v", name, told)
 			}
 			if n := len(b.audit()); n != 1 {
 				t.Errorf("%s: %d audit rows", name, n)

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"runtime"
 	"sync"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -42,13 +43,17 @@ type Metrics struct {
 	byName     sync.Map // operation → *operationSeries
 	byStore    sync.Map // op → *storeSeries
 	byUpstream sync.Map // operation → *upstreamSeries
+
+	descs storeDescs
+	shown atomic.Pointer[shown]
+	heard sync.Map // webhook source → time of its last event in this process
 }
 
 // New returns metrics that have counted nothing.
 func New(c Config) *Metrics {
 	c.MaxOperations = cmp.Or(c.MaxOperations, 200)
 	c.Version, c.Revision = cmp.Or(c.Version, "unknown"), cmp.Or(c.Revision, "unknown")
-	m := &Metrics{config: c, vectors: newVectors(), operations: map[string]struct{}{}}
+	m := &Metrics{config: c, vectors: newVectors(), operations: map[string]struct{}{}, descs: newStoreDescs()}
 	m.vectors.build.WithLabelValues(c.Version, c.Revision, runtime.Version()).Set(1)
 	r := prometheus.NewRegistry()
 	r.MustRegister(m)
@@ -67,6 +72,8 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, c := range m.vectors.all() {
 		c.Describe(ch)
 	}
+	m.descs.describe(ch)
+	ch <- m.vectors.hookHeard
 }
 
 // Collect implements prometheus.Collector.
@@ -74,6 +81,8 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	for _, c := range m.vectors.all() {
 		c.Collect(ch)
 	}
+	m.collect(ch)
+	collectHeard(&m.heard, m.vectors.hookHeard, ch)
 }
 
 const other = "_other"

@@ -100,12 +100,14 @@ func (m *Metrics) Observe(_ context.Context, e idempo.Event) {
 		m.vectors.settled.WithLabelValues(settledWord(e.Outcome)).Inc()
 	case "resolve":
 		if e.Outcome == "completed" || e.Outcome == "failed" {
-			m.vectors.resolution.WithLabelValues(m.label(e.Operation), e.Outcome, "probe").Inc()
+			m.vectors.resolution.WithLabelValues(m.label(e.Operation), e.Outcome, resolver(e.Class)).Inc()
 		}
 	case "invalid_key":
 		m.InvalidKey(e.Operation, strings.TrimPrefix(e.Class, "key_"))
 	case "passthrough":
 		m.Passthrough(e.Operation, e.Class)
+	case "fresh_key":
+		m.vectors.freshKey.WithLabelValues(m.label(e.Operation)).Inc()
 	case "swept":
 		m.vectors.swept.Add(float64(e.Count))
 	}
@@ -194,6 +196,15 @@ func retryCause(err error) string {
 		return "busy"
 	}
 	return "serialization"
+}
+
+// resolver is who settled a doubt.
+func resolver(class string) string {
+	switch class {
+	case "operator", "downstream", "journal":
+		return class
+	}
+	return "probe"
 }
 
 func settledWord(s string) string {

@@ -16,6 +16,16 @@ type vectors struct {
 	upstreamSeconds                   *prometheus.HistogramVec
 	breaker, build                    *prometheus.GaugeVec
 	swept                             prometheus.Counter
+	freshKey, audit                   *prometheus.CounterVec
+
+	hookRequests, hookRefused, hookSecret     *prometheus.CounterVec
+	hookAnswer                                *prometheus.HistogramVec
+	hookHeard                                 *prometheus.Desc
+	published, republished, window            *prometheus.CounterVec
+	publish, publishAge                       *prometheus.HistogramVec
+	owned, outboxPending, outboxDead, noRoute *prometheus.GaugeVec
+	outboxOldest, blocked, horizon            *prometheus.GaugeVec
+	retained                                  prometheus.Gauge
 }
 
 // Buckets in seconds. Runs and waits are bounded by minutes, store calls by the acquire time-out, ages by the retention.
@@ -67,6 +77,26 @@ func newVectors() vectors {
 		reload:          counter("idempo_config_reload_total", "Reloads of the configuration by outcome: ok invalid refused.", "outcome"),
 		breaker:         gauge("idempo_breaker_open", "1 while a breaker refuses calls.", "client"),
 		build:           gauge("idempo_build_info", "Always 1; the labels say what runs.", "version", "revision", "goversion"),
+		freshKey:        counter("idempo_fresh_key_repeat_total", "New keys for a request that had run under at least two others within ten minutes: clients that make a key per attempt.", "operation"),
+		audit:           counter("idempo_audit_total", "What operators did in this process, or were refused.", "action", "outcome"),
+		hookRequests:    counter("idempo_webhook_requests_total", "Webhook requests by what became of them.", "source", "outcome"),
+		hookRefused:     counter("idempo_webhook_refused_total", "Webhook requests that were refused, by reason.", "source", "reason"),
+		hookSecret:      counter("idempo_webhook_secret_used_total", "Verified webhook requests, by the secret that verified them.", "source", "secret"),
+		hookAnswer:      histogram("idempo_webhook_answer_seconds", "How long webhook requests took to be answered.", runBuckets(), "source"),
+		hookHeard:       prometheus.NewDesc("idempo_webhook_last_event_age_seconds", "How long ago this process last had an event of the source: take the minimum over processes.", []string{"source"}, nil),
+		published:       counter("idempo_outbox_published_total", "Events sent, by outcome: acked duplicate_ack refused unknown failed no_route unavailable later.", "group", "outcome"),
+		republished:     counter("idempo_outbox_republished_total", "Sends of events that had been sent before.", "group"),
+		window:          counter("idempo_outbox_window_exceeded_total", "Sends older than the window in which the broker removes duplicates.", "group"),
+		publish:         histogram("idempo_outbox_publish_seconds", "From a send to its answer.", runBuckets(), "group"),
+		publishAge:      histogram("idempo_outbox_commit_to_publish_seconds", "From the append of an event to the answer of the broker.", runBuckets(), "group"),
+		owned:           gauge("idempo_outbox_partitions_owned", "Partitions that relays of this process have.", "group"),
+		outboxPending:   gauge("idempo_outbox_pending", "Events that the group has not published: take the maximum over processes.", "group"),
+		outboxDead:      gauge("idempo_outbox_dead", "Events that a person has to look at.", "group"),
+		noRoute:         gauge("idempo_outbox_noroute", "Events that no target takes.", "group"),
+		outboxOldest:    gauge("idempo_outbox_oldest_seconds", "Age of the oldest event that is not published.", "group"),
+		blocked:         gauge("idempo_outbox_blocked_keys", "Event keys that wait for a failed event before them.", "group"),
+		horizon:         gauge("idempo_outbox_horizon_seconds", "Age of the oldest open snapshot, by what holds it: session prepared slot group.", "group", "holder"),
+		retained:        prometheus.NewGauge(prometheus.GaugeOpts{Name: "idempo_outbox_retained_bytes", Help: "Size of the log of events."}),
 		swept:           prometheus.NewCounter(prometheus.CounterOpts{Name: "idempo_swept_rows_total", Help: "Overdue rows that this process swept."}),
 	}
 }
@@ -76,5 +106,7 @@ func (v *vectors) all() []prometheus.Collector {
 		v.begin, v.replay, v.conflict, v.complete, v.invalidKey, v.passthrough, v.execution, v.wait, v.replayAge,
 		v.inflight, v.waiting, v.leaseLost, v.renewFailures, v.fenced, v.settled, v.resolution, v.storeSeconds,
 		v.storeErrors, v.storeRetries, v.upstream, v.upstreamSeconds, v.reload, v.breaker, v.build, v.swept,
+		v.freshKey, v.audit, v.hookRequests, v.hookRefused, v.hookSecret, v.hookAnswer, v.published, v.republished, v.window, v.publish, v.publishAge,
+		v.owned, v.outboxPending, v.outboxDead, v.noRoute, v.outboxOldest, v.blocked, v.horizon, v.retained,
 	}
 }

@@ -19,7 +19,7 @@ func (s *Server) receive() (err error) {
 	if len(c.Sources) == 0 {
 		return nil
 	}
-	c.Engine, c.Logger = s.engine, s.log
+	c.Engine, c.Logger, c.Observer = s.engine, s.log, s.metrics.Webhooks()
 	s.hooks, err = webhook.New(c)
 	return err
 }

@@ -59,7 +59,7 @@ func (s *Server) openPages() (err error) {
 	if s.gate, err = gate.New(g); err != nil {
 		return err
 	}
-	ops, err := operator.New(s.store.Store, operator.Config{Engine: s.engine, Retention: c.Engine.Retention, Tombstone: c.Engine.Tombstone})
+	ops, err := operator.New(s.store.Store, operator.Config{Engine: s.engine, Retention: c.Engine.Retention, Tombstone: c.Engine.Tombstone, ObserveFunc: s.metrics.CountAction})
 	if err != nil {
 		return err
 	}
@@ -73,6 +73,7 @@ func (s *Server) openPages() (err error) {
 		return err
 	}
 	s.admin.pages.Store(ui)
+	s.metrics.ShowStore(s.meter, ui.Clients)
 	return nil
 }
 
