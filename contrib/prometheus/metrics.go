@@ -46,7 +46,9 @@ type Metrics struct {
 
 	descs storeDescs
 	shown atomic.Pointer[shown]
-	heard sync.Map // webhook source → time of its last event in this process
+
+	declared atomic.Pointer[func() []idempo.Operation]
+	heard    sync.Map // webhook source → time of its last event in this process
 }
 
 // New returns metrics that have counted nothing.
@@ -81,6 +83,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	for _, c := range m.vectors.all() {
 		c.Collect(ch)
 	}
+	m.retentions(ch)
 	m.collect(ch)
 	collectHeard(&m.heard, m.vectors.hookHeard, ch)
 }

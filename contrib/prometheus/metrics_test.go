@@ -172,6 +172,7 @@ func TestEveryEventIsCounted(t *testing.T) {
 			`idempo_records{state="in_doubt"}`:                                           "3",
 			`idempo_stored_bytes`:                                                        "4096",
 			`idempo_purge_lag_seconds`:                                                   "60",
+			`idempo_retention_seconds{operation="pay"}`:                                  "86400",
 			`idempo_dashboard_clients`:                                                   "4",
 			`idempo_webhook_requests_total{outcome="stored",source="stripe"}`:            "2",
 			`idempo_webhook_requests_total{outcome="refused",source="stripe"}`:           "1",

@@ -44,6 +44,7 @@ func more(m *idemprometheus.Metrics) {
 	m.CountAction(operator.ActionPurge, operator.OutcomeRefused)
 	m.CountAction("made up", "made up")
 	m.ShowStore(someStore(), func() int { return 4 })
+	m.ShowOperations(func() []idempo.Operation { return []idempo.Operation{{Name: "pay", Retention: 24 * time.Hour}} })
 	hooks := m.Webhooks()
 	hooks.Observe(ctx, webhook.Observation{Source: "stripe", Outcome: "stored", Secret: "new", Took: time.Millisecond})
 	hooks.Observe(ctx, webhook.Observation{Source: "stripe", Outcome: "stored", Secret: "new", Took: time.Millisecond})

@@ -24,6 +24,22 @@ func (m *Metrics) ShowStore(s StoreView, clients func() int) {
 	m.shown.Store(&shown{s, clients})
 }
 
+// ShowOperations adds how long the answers of each declared operation are kept, which the age of replays is held against.
+func (m *Metrics) ShowOperations(declared func() []idempo.Operation) { m.declared.Store(&declared) }
+
+// retentions shows what is declared, as far as operations have series of their own.
+func (m *Metrics) retentions(ch chan<- prometheus.Metric) {
+	declared := m.declared.Load()
+	if declared == nil {
+		return
+	}
+	for _, o := range (*declared)() {
+		if name := m.label(o.Name); name != other {
+			ch <- prometheus.MustNewConstMetric(m.descs.retention, prometheus.GaugeValue, o.Retention.Seconds(), name)
+		}
+	}
+}
+
 type shown struct {
 	store   StoreView
 	clients func() int
@@ -31,7 +47,7 @@ type shown struct {
 
 // storeDescs describe what is computed from a survey when somebody scrapes.
 type storeDescs struct {
-	inDoubt, doubtOldest, pendingOldest, records, bytes, lag, clients *prometheus.Desc
+	inDoubt, doubtOldest, pendingOldest, records, bytes, lag, clients, retention *prometheus.Desc
 }
 
 func newStoreDescs() storeDescs {
@@ -45,12 +61,13 @@ func newStoreDescs() storeDescs {
 		records:       d("idempo_records", "Records by state, in the whole store; above 10,000 an estimate.", "state"),
 		bytes:         d("idempo_stored_bytes", "Size of the store."),
 		lag:           d("idempo_purge_lag_seconds", "Age of the oldest row that is due to be swept and is not."),
+		retention:     d("idempo_retention_seconds", "How long the answers of an operation are kept, as declared.", "operation"),
 		clients:       d("idempo_dashboard_clients", "Live pages of the dashboard in this process."),
 	}
 }
 
 func (d storeDescs) describe(ch chan<- *prometheus.Desc) {
-	for _, one := range []*prometheus.Desc{d.inDoubt, d.doubtOldest, d.pendingOldest, d.records, d.bytes, d.lag, d.clients} {
+	for _, one := range []*prometheus.Desc{d.inDoubt, d.doubtOldest, d.pendingOldest, d.records, d.bytes, d.lag, d.clients, d.retention} {
 		ch <- one
 	}
 }

@@ -39,7 +39,7 @@ func storeBuckets() []float64 {
 
 func ageBuckets() []float64 {
 	const hour, day = 3600, 86400
-	return []float64{.1, 1, 5, 15, 60, 300, 900, hour, 3 * hour, 6 * hour, 12 * hour, day, 2 * day, 3 * day, 7 * day, 14 * day, 30 * day}
+	return []float64{.1, 1, 5, 15, 60, 300, 900, hour, 3 * hour, 6 * hour, 12 * hour, 18 * hour, day, 36 * hour, 2 * day, 3 * day, 5 * day, 7 * day, 10 * day, 14 * day, 21 * day, 30 * day}
 }
 
 func newVectors() vectors {

@@ -74,6 +74,7 @@ func (s *Server) openPages() (err error) {
 	}
 	s.admin.pages.Store(ui)
 	s.metrics.ShowStore(s.meter, ui.Clients)
+	s.metrics.ShowOperations(s.engine.Operations)
 	return nil
 }
 

@@ -1,0 +1,3 @@
+module github.com/idempo/idempo/deploy
+
+go 1.26.0
