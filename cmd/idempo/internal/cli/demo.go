@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os/exec"
+	"runtime"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -13,9 +15,9 @@ import (
 )
 
 type demoFlags struct {
-	once, noBrowser bool
-	scenes          []string
-	seed            uint64
+	once, stay, noBrowser bool
+	scenes                []string
+	seed                  uint64
 }
 
 func (a *app) demoCommand() *cobra.Command {
@@ -24,8 +26,9 @@ func (a *app) demoCommand() *cobra.Command {
 		Use: "demo", Short: "four accidents that double a payment, with and without idempo",
 		Long: "Start a small payments service twice, bare and behind the gateway, and play four accidents on\n" +
 			"both: an answer lost on the wire, two clicks at once, a key used for another amount, a crash\n" +
-			"after the charge. Then count the ledgers. On a terminal the services stay up afterwards, to be\n" +
-			"tried by hand. Everything is on this machine only, and nothing is left behind.",
+			"after the charge. Then count the ledgers. On a terminal the same scenes are played in a browser\n" +
+			"afterwards, where the crash waits in doubt and you settle it. Everything is on this machine only,\n" +
+			"and nothing is left behind.",
 		Example:     "idempo demo --once\nidempo demo --once --scene lost,double --seed 7 --json",
 		Annotations: exits(exitNo, exitInterrupted),
 		RunE:        func(c *cobra.Command, _ []string) error { return a.demo(c, d) },
@@ -35,7 +38,8 @@ func (a *app) demoCommand() *cobra.Command {
 	f.StringSliceVar(&d.scenes, "scene", nil, "only these `scenes`: lost,double,changed,crash")
 	f.Uint64Var(&d.seed, "seed", 0, "`number` that amounts and keys are made from; 0: a new one")
 	f.Bool("json", false, "one JSON object")
-	f.BoolVar(&d.noBrowser, "no-browser", false, "open no browser; this version has no pages to open")
+	f.BoolVar(&d.stay, "stay", false, "serve the page without a terminal as well, until Ctrl-C")
+	f.BoolVar(&d.noBrowser, "no-browser", false, "open no browser, only say where the page is")
 	return c
 }
 
@@ -89,11 +93,53 @@ func (a *app) demo(c *cobra.Command, d demoFlags) (err error) {
 	if !ok {
 		return &failure{exit: exitNo, code: "claim_failed", message: "the claim does not hold: a guarded intent did not have exactly one charge, or a bare one was not doubled"}
 	}
-	if !d.once && !a.json && terminal(a.p.Out) {
-		show.invite(stage)
-		<-ctx.Done()
+	if d.once || a.json || !d.stay && !terminal(a.p.Out) {
+		return nil
 	}
+	return a.demoPage(ctx, d)
+}
+
+// demoPage serves the scenes as a page, over services of its own, until it is interrupted.
+func (a *app) demoPage(ctx context.Context, d demoFlags) (err error) {
+	stage, err := demo.Open(ctx, demo.Options{Program: a.p.Self, Env: a.p.Env, Seed: d.seed, Version: a.build().Version, Browser: true})
+	if err != nil {
+		return interruptedOr(ctx, err)
+	}
+	defer func() { err = errors.Join(err, stage.Close()) }()
+	page, err := demo.OpenPage(stage)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, page.Close()) }()
+	a.out.printf("\nThe same in a browser: %s\n"+
+		"The gateway's dashboard: %s/\n"+
+		"By hand, twice: curl -i %s/v1/payments -H 'Idempotency-Key: mine-1' -d '{\"amount\":1200}'\n"+
+		"Ctrl-C ends everything and leaves nothing behind.\n", page.URL(), stage.Admin(), stage.Front())
+	if !d.noBrowser {
+		a.openBrowser(page.URL())
+	}
+	<-ctx.Done()
 	return nil
+}
+
+// openBrowser asks the system to show an address. That it cannot is no fault: the address has been said.
+func (a *app) openBrowser(url string) {
+	name, args := "xdg-open", []string{url}
+	switch runtime.GOOS {
+	case "darwin":
+		name = "open"
+	case "windows":
+		name, args = "rundll32", []string{"url.dll,FileProtocolHandler", url}
+	default:
+		if a.env("DISPLAY") == "" && a.env("WAYLAND_DISPLAY") == "" {
+			return
+		}
+	}
+	c := exec.Command(name, args...)
+	c.Env = a.p.Env
+	if c.Start() == nil {
+		go func() { _ = c.Wait() }()
+	}
 }
 
 func interruptedOr(ctx context.Context, err error) error {
@@ -182,14 +228,4 @@ func (p *playbill) end(ok bool) error {
 		out.Scenes = append(out.Scenes, r)
 	}
 	return p.a.out.object(out)
-}
-
-// invite says where everything is, for whoever wants to try it by hand.
-func (p *playbill) invite(s *demo.Stage) {
-	p.a.out.printf("\nBoth are still up. Send the same payment twice:\n"+
-		"  curl -i %s/v1/payments -H 'Idempotency-Key: mine-1' -d '{\"amount\":1200}'\n"+
-		"and look at what is known of it:\n"+
-		"  idempo keys list --store %s\n"+
-		"bare: %s   metrics: %s/metrics\n"+
-		"Ctrl-C ends everything and leaves nothing behind.\n", s.Front(), s.Store(), s.Bare(), s.Admin())
 }

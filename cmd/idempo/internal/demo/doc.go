@@ -5,6 +5,8 @@
 // then the ledgers are counted: by the demo, not by the services. The accident "crash" is played a third time on a service that
 // uses the library's atomic guard (library.go).
 //
+// [Page] plays the same scenes in a browser (page.go), where the crash waits in doubt for a person.
+//
 // Everything listens on loopback, on free ports, and lives in one temporary folder; [Stage.Close] leaves no process and no file.
 // A child also ends by itself when its standard input closes, so that nothing outlives a demo that was killed.
 //

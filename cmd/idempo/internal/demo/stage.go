@@ -20,6 +20,7 @@ type Options struct {
 	Env     []string
 	Seed    uint64
 	Version string
+	Browser bool // for a Page: the crash waits for a person, and the dashboard, on loopback, asks for no login
 }
 
 // Stage is the two services, the gateway and the wires between them.
@@ -36,7 +37,8 @@ type Stage struct {
 }
 
 const gatewayFile = `version: 1
-engine: {wait: 5s, probe_every: 1s}
+engine: {wait: 5s, probe_every: %s}
+dashboard: {auth: %s}
 shutdown: {grace: 5s}
 gateway:
   tenant: {global: true}
@@ -80,7 +82,11 @@ func Open(ctx context.Context, o Options) (s *Stage, err error) {
 	if s.behind, err = s.start.start(s.child("guarded", "127.0.0.1:0")); err != nil {
 		return s, err
 	}
-	c, _, err := config.Load(config.Source{File: filepath.Join(s.dir, "idempo.yaml"), Content: fmt.Appendf(nil, gatewayFile, s.behind.address), DataDir: s.dir,
+	every, auth := "1s", "token"
+	if o.Browser {
+		every, auth = "1h", "none"
+	}
+	c, _, err := config.Load(config.Source{File: filepath.Join(s.dir, "idempo.yaml"), Content: fmt.Appendf(nil, gatewayFile, every, auth, s.behind.address), DataDir: s.dir,
 		Overrides: []config.Override{{Path: "listen.gateway", Value: "127.0.0.1:0", Origin: "demo"}, {Path: "listen.admin", Value: "127.0.0.1:0", Origin: "demo"}}})
 	if err != nil {
 		return s, err
@@ -124,14 +130,8 @@ func (s *Stage) charges(ledger, ref string) ([]Charge, error) {
 // Front is the guarded service's address, for whoever wants to try it.
 func (s *Stage) Front() string { return "http://" + s.gateway.Addr().String() }
 
-// Bare is the address of the service without idempo.
-func (s *Stage) Bare() string { return "http://" + s.bare.address }
-
 // Admin is the gateway's address of health and metrics.
 func (s *Stage) Admin() string { return "http://" + s.gateway.AdminAddr().String() }
-
-// Store is the path of the gateway's records.
-func (s *Stage) Store() string { return filepath.Join(s.dir, "idempo.db") }
 
 // Close ends every process and removes every file.
 func (s *Stage) Close() error {
