@@ -122,15 +122,24 @@ func (p *Process) send(what any, c chan json.RawMessage) (int, error) {
 func (p *Process) Await(ctx context.Context, point string) (Event, error) {
 	select {
 	case e := <-p.points:
-		if e.At != point {
-			return e, fmt.Errorf("the service is at %q, not at %q", e.At, point)
-		}
-		return e, nil
+		return at(e, point)
 	case <-p.gone:
-		return Event{}, p.died("came to " + point)
+		select {
+		case e := <-p.points: // it was there before it ended
+			return at(e, point)
+		default:
+			return Event{}, p.died("came to " + point)
+		}
 	case <-ctx.Done():
 		return Event{}, fmt.Errorf("the service never came to %q: %w: %s", point, context.Cause(ctx), p.stderr.String())
 	}
+}
+
+func at(e Event, point string) (Event, error) {
+	if e.At != point {
+		return e, fmt.Errorf("the service is at %q, not at %q", e.At, point)
+	}
+	return e, nil
 }
 
 func (p *Process) died(before string) error {
