@@ -146,6 +146,8 @@ func stateText(s idempo.State) string {
 		return "It may have happened, and nobody has proved either way."
 	case idempo.StateExpired:
 		return "Done, and the answer is no longer kept. A retry is told so and not run."
+	case operator.StateUnreadable:
+		return "The row cannot be read: it was garbled, or a newer release wrote it. Nobody runs, answers, changes or sweeps it."
 	}
 	return "Removed."
 }

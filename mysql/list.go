@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/idempo/idempo"
+	"github.com/idempo/idempo/internal/sqlkit"
 	"github.com/idempo/idempo/operator"
 )
 
@@ -13,45 +14,16 @@ var (
 	_ operator.Historian = (*Store)(nil)
 )
 
-// listBatch is how many rows are looked at per statement at most; no snapshot outlives one.
-const listBatch = 500
-
 // List implements operator.Lister. Each page is one or more short statements; nothing is locked.
 func (s *Store) List(ctx context.Context, p operator.FindParams) (operator.Page, error) {
 	p, err := p.WithDefaults()
 	if err != nil {
 		return operator.Page{}, &idempo.Error{Op: "list", Code: "invalid", Hint: err.Error(), Err: err}
 	}
-	after := idempo.Key{Tenant: p.Tenant}
-	if p.After != "" {
-		if after, err = operator.ParseCursor(p.After); err != nil {
-			return operator.Page{}, &idempo.Error{Op: "list", Code: "invalid", Err: err}
-		}
-	}
-	var page operator.Page
-	match := p
-	match.Ref = "" // the reference may be that of an alias
-	for size := min(p.Limit+1, listBatch); ; size = min(2*size, listBatch) {
+	return sqlkit.List(p, func(after idempo.Key, size int) ([]idempo.Record, time.Time, error) {
 		r, err := s.batch(ctx, p, after, size)
-		if err != nil {
-			return operator.Page{}, err
-		}
-		for _, x := range r.rows {
-			after = x.rec.Key
-			eff, ok := match.Match(x.rec, r.now)
-			if !ok {
-				continue
-			}
-			if len(page.Records) == p.Limit {
-				page.Next = operator.Cursor(page.Records[p.Limit-1].Key)
-				return page, nil
-			}
-			page.Records = append(page.Records, eff)
-		}
-		if len(r.rows) < size || p.Ref != "" {
-			return page, nil
-		}
-	}
+		return r.records(), r.now, err
+	})
 }
 
 // batch reads the rows after a key that may match.
@@ -72,6 +44,7 @@ func (s *Store) batch(ctx context.Context, p operator.FindParams, after idempo.K
 			"tenant", p.Tenant, "operation", p.Operation, "surface", p.Surface, "any_state", len(states) == 0, "states", states,
 			"limit", int64(size), "clock", at(p.Now))
 	}
+	r.listed = true
 	err = each(ctx, s.db, st, func(scan func(...any) error) error { return r.add(scan) })
 	return r, s.failed("list", idempo.Key{}, err, reading)
 }

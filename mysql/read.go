@@ -21,6 +21,8 @@ type rows struct {
 	rows  []row
 	alias bool // a row that only points at a record was among them
 	now   time.Time
+
+	listed bool // one that cannot be read is no error
 }
 
 // records are the rows' records.
@@ -65,8 +67,11 @@ func (r *rows) add(scan func(...any) error, more ...any) error {
 		return nil
 	}
 	rec, err := k.Record()
-	if err != nil {
+	switch {
+	case err != nil && !r.listed:
 		return err
+	case err != nil:
+		rec = k.Listed()
 	}
 	rec.Now = r.now
 	if !slices.ContainsFunc(r.rows, func(x row) bool { return x.rec.Key == rec.Key }) {

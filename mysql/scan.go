@@ -34,7 +34,7 @@ func (s *Store) Scan(ctx context.Context, p operator.ScanParams) (operator.Scann
 	if err != nil {
 		return got, s.failed("scan", idempo.Key{}, err, reading)
 	}
-	var r rows
+	r := rows{listed: true}
 	err = each(ctx, s.db, s.q["scan"].with(nil, append(args, "limit", int64(scanStretch), "resource_kind", p.Resource.Type, "resource_name", p.Resource.ID,
 		"needle", sqlkit.ReferenceText(p.Resource), "traced", strings.ToLower(p.Trace))...), func(scan func(...any) error) error { return r.add(scan) })
 	if err != nil {

@@ -91,6 +91,10 @@ func (p FindParams) WithDefaults() (FindParams, error) {
 	return p, nil
 }
 
+// StateUnreadable stands in lists for what a row is that cannot be read: it was garbled, or a newer release wrote it. No record has
+// that state, no filter asks for it, and every action on it is refused with CodeUnreadable.
+const StateUnreadable idempo.State = "unreadable"
+
 // States are the words of State, in the order of a record's life.
 func States() []idempo.State {
 	return []idempo.State{idempo.StateIssued, idempo.StatePending, idempo.StateCompleted, idempo.StateFailed, idempo.StateInDoubt, idempo.StateExpired}

@@ -49,6 +49,7 @@ func (s *Store) batch(ctx context.Context, p operator.FindParams, after idempo.K
 		st = s.q[name].with(nil, "after_tenant", after.Tenant, "after_operation", after.Operation, "after_key", []byte(after.ID),
 			"tenant", p.Tenant, "operation", p.Operation, "surface", p.Surface, "states", strings.Join(states, ","), "limit", int64(size), "now", clock(p.Now))
 	}
+	r.listed = true
 	st.Row = r.collect()
 	if err := s.run(ctx, nil, st); err != nil {
 		return rows{}, unread("list", idempo.Key{}, err)

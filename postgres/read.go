@@ -16,6 +16,7 @@ type rows struct {
 	now   time.Time
 
 	server time.Time // when the server started, where a claim read it
+	listed bool      // one that cannot be read is no error
 }
 
 // collect is a Statement's Row: the columns of a record, then the clock, then more.
@@ -36,8 +37,11 @@ func (r *rows) add(row *sqlkit.Row) error {
 		return nil
 	}
 	rec, err := row.Record()
-	if err != nil {
+	switch {
+	case err != nil && !r.listed:
 		return err
+	case err != nil:
+		rec = row.Listed()
 	}
 	rec.Now = r.now
 	if !slices.ContainsFunc(r.recs, func(x idempo.Record) bool { return x.Key == rec.Key }) {

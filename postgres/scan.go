@@ -42,6 +42,7 @@ func (s *Store) Scan(ctx context.Context, p operator.ScanParams) (operator.Scann
 	var r rows
 	st := s.q["scan"].with(nil, "since", clock(since), "until", clock(until), "resource_kind", p.Resource.Type, "resource_name", p.Resource.ID,
 		"needle", sqlkit.ReferenceText(p.Resource), "traced", strings.ToLower(p.Trace), "tenant", p.Tenant, "now", clock(p.Now))
+	r.listed = true
 	st.Row = r.collect()
 	began := time.Now()
 	if err := s.run(ctx, nil, st); err != nil {

@@ -59,7 +59,7 @@ func (s *Store) listed(ctx context.Context, name string, args ...any) ([]idempo.
 	if err != nil {
 		return nil, err
 	}
-	return scan(rows)
+	return scan(rows, true)
 }
 
 // Attempts implements operator.Historian.

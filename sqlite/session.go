@@ -80,7 +80,7 @@ func find(name string, k idempo.Key, names []string, query func(name string, arg
 		if err != nil {
 			return nil, err
 		}
-		found, err := scan(rows)
+		found, err := scan(rows, false)
 		if err != nil {
 			return nil, err
 		}
@@ -93,8 +93,8 @@ func find(name string, k idempo.Key, names []string, query func(name string, arg
 	return out, nil
 }
 
-// scan reads records and closes rows.
-func scan(rows *sql.Rows) (out []idempo.Record, err error) {
+// scan reads records and closes rows. Where they are listed, one that cannot be read is no error.
+func scan(rows *sql.Rows, listed bool) (out []idempo.Record, err error) {
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {
 		var text string
@@ -107,8 +107,11 @@ func scan(rows *sql.Rows) (out []idempo.Record, err error) {
 			return nil, err
 		}
 		r, err := row.Record()
-		if err != nil {
+		switch {
+		case err != nil && !listed:
 			return nil, err
+		case err != nil:
+			r = row.Listed()
 		}
 		out = append(out, r)
 	}

@@ -180,7 +180,7 @@ func (x *session) take(p idempo.TakeParams) ([]idempo.Record, error) {
 			if err != nil {
 				return nil, err
 			}
-			found, err := scan(rows)
+			found, err := scan(rows, false)
 			if err != nil {
 				return nil, err
 			}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/idempo/idempo"
+	"github.com/idempo/idempo/operator"
 )
 
 // Columns lists the columns of table records in the order in which Row scans and Values writes them.
@@ -113,6 +114,20 @@ func (r *Row) Record() (idempo.Record, error) {
 		return idempo.Record{}, &idempo.Error{Op: "read", Code: "record_unreadable", KeyRef: rec.Ref(), Err: err}
 	}
 	return rec, nil
+}
+
+// Listed is Record for lists, in which a row that cannot be read stands as such and in nobody's way: a record of state
+// operator.StateUnreadable, not Readable, with its key and little else.
+func (r *Row) Listed() idempo.Record {
+	rec, err := r.Record()
+	if err == nil {
+		return rec
+	}
+	return idempo.Record{
+		Key:   idempo.Key{Tenant: deref(r.tenant), Operation: deref(r.operation), ID: string(r.key)},
+		State: operator.StateUnreadable, Format: format + 1, Surface: deref(r.surface), Attempt: deref(r.attempt), Generation: deref(r.generation),
+		CreatedAt: r.created.time(), ChangedAt: r.changed.time(),
+	}
 }
 
 // format is the newest row format that is read here. A row of a newer one may mean something else: nobody judges it, and

@@ -52,7 +52,7 @@ func mutants() []mutant {
 			"		t.rollback(end)\n\t\treturn nil\n\t}\n\twarned(",
 			killer{"./internal/storecheck", "^TestPostgresKit$/stores/pgx$/stores/^E12"}},
 		{"a claim sent again is refused by its own first try", "begin.go",
-			"again := unknown(err) || busy && (open || try == 0)", "again := unknown(err)", killer{".", "^TestLateClaims$"}},
+			"again := unknown(err) || busy\n", "again := unknown(err)\n", killer{".", "^TestLateClaims$"}},
 		{"a renewal after the lease's end is accepted", "judge.go",
 			"|| p.Token.IsZero() || r.Lapsed(now) {\n\t\treturn Record{}, lost(\"renew\"", "|| p.Token.IsZero() {\n\t\treturn Record{}, lost(\"renew\"", kit},
 		{"a crashed owner on hold is run again", "judge.go", "	case policy == OnCrashHold:\n", "	case false && policy == OnCrashHold:\n", kit},

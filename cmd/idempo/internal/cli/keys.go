@@ -217,7 +217,7 @@ func paintState(on bool, s idempo.State, width int) string {
 	switch s {
 	case idempo.StateInDoubt:
 		return paint(on, "1;33", text)
-	case idempo.StateFailed:
+	case idempo.StateFailed, operator.StateUnreadable:
 		return paint(on, "31", text)
 	case idempo.StatePending:
 		return paint(on, "36", text)

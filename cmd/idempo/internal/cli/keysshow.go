@@ -171,7 +171,11 @@ func (a *app) printRecord(shown operator.Shown) {
 		}
 	}
 	row("state", "%s", stateText(r))
-	row("guard", "%s, on_crash %s", r.Guard, r.OnCrash)
+	if r.State == operator.StateUnreadable {
+		row("why", "the row was garbled, or a newer release wrote it: nobody runs, answers, changes or sweeps it")
+	} else {
+		row("guard", "%s, on_crash %s", r.Guard, r.OnCrash)
+	}
 	row("surface", "%s", orDash(r.Surface))
 	row("fingerprint", "%s", orDash(recipeText(r.Recipe)))
 	for _, e := range earlier {

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"crypto/sha256"
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -66,6 +67,36 @@ func ref(id string) string {
 var stamp = regexp.MustCompile(`\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)`)
 
 func timeless(s string) string { return stamp.ReplaceAllString(s, "TIME") }
+
+func TestKeysListGarbled(t *testing.T) {
+	t.Parallel()
+	t.Run("[security/SEC27] a row that cannot be read is listed and shown as unreadable", func(t *testing.T) {
+		t.Parallel()
+		s := newShell(t)
+		s.seeded()
+		db, err := sql.Open("sqlite", "file:"+filepath.Join(s.dir, "idempo.db")+"?_pragma=busy_timeout(5000)")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		h := sha256.Sum256([]byte("declined"))
+		if res, err := db.ExecContext(t.Context(), "UPDATE idempo_records SET response_headers = CAST('garbage' AS BLOB) WHERE idempotency_key = ?", h[:]); err != nil {
+			t.Fatal(err)
+		} else if n, err := res.RowsAffected(); n != 1 || err != nil {
+			t.Fatal(n, err)
+		}
+		r := s.run("keys", "list", "--store", "idempo.db")
+		if r.code != 0 || strings.Count(r.out, "\n") != 7 || !strings.Contains(r.out, ref("declined")+"  unreadable") || !strings.Contains(r.out, ref("done")+"  completed") {
+			t.Errorf("%d\n%s%s", r.code, r.out, r.err)
+		}
+		if r := s.run("keys", "list", "--store", "idempo.db", "--json"); r.code != 0 || !strings.Contains(r.out, `"state":"unreadable"`) {
+			t.Errorf("%d\n%s%s", r.code, r.out, r.err)
+		}
+		if r := s.run("keys", "show", ref("declined"), "--store", "idempo.db"); r.code != 0 || !strings.Contains(r.out, "state        unreadable") || strings.Contains(r.out, "guard") {
+			t.Errorf("%d\n%s%s", r.code, r.out, r.err)
+		}
+	})
+}
 
 func TestKeysList(t *testing.T) {
 	t.Parallel()

@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"database/sql"
 	"net/http"
 	"net/url"
 	"os"
@@ -86,6 +87,34 @@ func TestDashboard(t *testing.T) {
 		}
 		if !strings.Contains(open.Banner(), "without a login") {
 			t.Error(open.Banner())
+		}
+	})
+	t.Run("[security/SEC27] a row that cannot be read is listed as unreadable, on the page and in the API", func(t *testing.T) {
+		dir := t.TempDir()
+		open := running(t, settings(t, dir, "dashboard: {auth: none}\n", behind(u)), server.Options{})
+		for _, key := range []string{"one", "two"} {
+			if a := call(t, "POST", "http://"+open.Addr().String()+"/charge", key, "{}"); a.status >= 300 {
+				t.Fatal(a.status, a.body)
+			}
+		}
+		db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "idempo.db")+"?_pragma=busy_timeout(5000)")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		res, err := db.ExecContext(t.Context(), "UPDATE idempo_records SET response_headers = CAST('garbage' AS BLOB) WHERE rowid = (SELECT min(rowid) FROM idempo_records)")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := res.RowsAffected(); n != 1 || err != nil {
+			t.Fatal(n, err)
+		}
+		admin := "http://" + open.AdminAddr().String()
+		if a := call(t, "GET", admin+"/api/v1/keys", "", ""); a.status != 200 || strings.Count(a.body, `"state":"unreadable"`) != 1 || strings.Count(a.body, `"state":"completed"`) != 1 {
+			t.Error(a.status, a.body)
+		}
+		if a := call(t, "GET", admin+"/keys", "", ""); a.status != 200 || strings.Count(a.body, "</svg>unreadable") != 1 || !strings.Contains(a.body, "</svg>completed") {
+			t.Error(a.status, a.body)
 		}
 	})
 }
