@@ -34,7 +34,7 @@ func TestQueries(t *testing.T) {
 			" after_tenant after_operation after_key tenant states any_state ref id mark at actor role channel action outcome code state_before state_after reason evidence" +
 			" ended_at span direction any_tenant tenants since until soon look table" +
 			" subscriber receipt_key lane rev status reason holds source message_id message_type version headers body position message_at attempts failures received_at next_at" +
-			" due delay lock seqs after bodiless any_status statuses wanted sealed body_for keep_for body_until gone_at times begin_at process data records attempts audit") {
+			" due delay lock seqs after bodiless any_status statuses wanted sealed body_for keep_for body_until gone_at times begin_at process data records attempts audit window offset resource_kind resource_name needle traced") {
 			known[name] = true
 		}
 		for name, q := range all {
