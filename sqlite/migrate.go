@@ -46,11 +46,19 @@ func Migrate(ctx context.Context, db *sql.DB, o Options) error {
 	if err != nil {
 		return err
 	}
-	if done, err := upToDate(ctx, db, l); err != nil || done {
-		return migrating(err)
-	}
 	l.InTx = inMigration(db, l, o.BusyTimeout)
-	return migrating(l.Up(ctx))
+	// Of many that open a new file at once one makes a WAL of its journal, for which SQLite lets nobody wait: the others are
+	// busy at once, at the first thing they do.
+	for until := time.Now().Add(o.BusyTimeout); ; {
+		done, err := upToDate(ctx, db, l)
+		if err == nil && !done {
+			err = l.Up(ctx)
+		}
+		if !busy(err) || time.Now().After(until) || ctx.Err() != nil {
+			return migrating(err)
+		}
+		pause(ctx, 20*time.Millisecond)
+	}
 }
 
 // MigrateDown takes back the newest migration, unless rows would be lost: then it is refused, naming the table.

@@ -57,7 +57,7 @@ func sqlExamples() []sqlExample {
 			return []string{python[0], "charge.py", key, amount}
 		}},
 		{"Node", func(t *testing.T, key, amount string) []string {
-			node := need(t, "no pg for Node: npm install --no-package-lock --prefix examples/sql", []string{"node", "-e", "require('pg')"})
+			node := need(t, "no pg for Node: npm ci --prefix examples/sql", []string{"node", "-e", "require('pg')"})
 			return []string{node[0], "charge.js", key, amount}
 		}},
 	}
