@@ -71,7 +71,7 @@ func Run(t *testing.T, open func(t testing.TB) Subject, c Caps) {
 			if one.alone {
 				s = open(t)
 			}
-			one.run(newK(t, s, c, i, 2*time.Minute))
+			one.run(newK(t, s, c, i, 2*time.Minute+time.Duration(c.Steps)*100*time.Millisecond)) // a case with many steps has time for them
 		})
 	}
 	t.Run("invariants hold after every case", func(t *testing.T) { CheckInvariants(t, shared.Store) })
