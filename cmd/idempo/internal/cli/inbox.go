@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/idempo/idempo/cmd/idempo/internal/config"
 	"github.com/idempo/idempo/inbox"
 	"github.com/idempo/idempo/operator"
 )
@@ -62,16 +61,8 @@ func (m messageFlags) find(args []string) (p operator.FindMessages, one bool, er
 			return p, false, f
 		}
 	}
-	for _, d := range []struct {
-		flag, text string
-		to         *time.Duration
-	}{{"--older-than", m.older, &p.OlderThan}, {"--newer-than", m.newer, &p.NewerThan}} {
-		if d.text == "" {
-			continue
-		}
-		if *d.to, err = config.ParseDuration(d.text); err != nil {
-			return p, false, usage("%s: %v", d.flag, err)
-		}
+	if err := ages(m.older, m.newer, func(d time.Duration) { p.OlderThan = d }, func(d time.Duration) { p.NewerThan = d }); err != nil {
+		return p, false, err
 	}
 	if len(args) == 0 {
 		return p, false, nil

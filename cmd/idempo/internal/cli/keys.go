@@ -95,6 +95,24 @@ func surfaces() []string {
 	return []string{"http", "grpc", "inbox", "webhook", "saga", "run", "task", "client", "mcp"}
 }
 
+// ages reads the flags --older-than and --newer-than; what is not given is not set.
+func ages(older, newer string, setOlder, setNewer func(time.Duration)) error {
+	for _, d := range []struct {
+		flag, text string
+		set        func(time.Duration)
+	}{{"--older-than", older, setOlder}, {"--newer-than", newer, setNewer}} {
+		if d.text == "" {
+			continue
+		}
+		v, err := config.ParseDuration(d.text)
+		if err != nil {
+			return usage("%s: %v", d.flag, err)
+		}
+		d.set(v)
+	}
+	return nil
+}
+
 // params checks the filters before any store is opened.
 func (l listFlags) params() (operator.FindParams, error) {
 	p := operator.FindParams{Tenant: l.tenant, Operation: l.operation, Surface: l.surface, State: idempo.State(l.state), Outcome: operator.Outcome(l.outcome), After: l.after}
@@ -113,18 +131,8 @@ func (l listFlags) params() (operator.FindParams, error) {
 			return p, f
 		}
 	}
-	for _, d := range []struct {
-		flag, text string
-		to         *time.Duration
-	}{{"--older-than", l.older, &p.OlderThan}, {"--newer-than", l.newer, &p.NewerThan}} {
-		if d.text == "" {
-			continue
-		}
-		v, err := config.ParseDuration(d.text)
-		if err != nil {
-			return p, usage("%s: %v", d.flag, err)
-		}
-		*d.to = v
+	if err := ages(l.older, l.newer, func(d time.Duration) { p.OlderThan = d }, func(d time.Duration) { p.NewerThan = d }); err != nil {
+		return p, err
 	}
 	if l.reference != "" {
 		ref, err := parseResource("--resource", l.reference)

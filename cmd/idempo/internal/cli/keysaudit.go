@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/idempo/idempo"
-	"github.com/idempo/idempo/cmd/idempo/internal/config"
 	"github.com/idempo/idempo/operator"
 )
 
@@ -65,18 +64,11 @@ func (l auditFlags) params(args []string) (p operator.ReadAuditParams, err error
 			return p, f
 		}
 	}
-	for _, d := range []struct {
-		flag, text string
-		to         *time.Time
-	}{{"--older-than", l.older, &find.Until}, {"--newer-than", l.newer, &find.Since}} {
-		if d.text == "" {
-			continue
-		}
-		v, err := config.ParseDuration(d.text)
-		if err != nil {
-			return p, usage("%s: %v", d.flag, err)
-		}
-		*d.to = time.Now().Add(-v)
+	back := func(to *time.Time) func(time.Duration) {
+		return func(d time.Duration) { *to = time.Now().Add(-d) }
+	}
+	if err := ages(l.older, l.newer, back(&find.Until), back(&find.Since)); err != nil {
+		return p, err
 	}
 	if l.limit < 0 {
 		return p, usage("--limit: must not be negative")
