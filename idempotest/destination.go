@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -430,21 +429,33 @@ func outage(t *testing.T, away func(bool)) {
 	away(false)
 }
 
-// NoLeak fails the test if, at its end, more goroutines run than now, once those that are ending have had time to.
+// NoLeak fails the test if, at its end, more goroutines of idempo, or more connections of the clients it uses, are there
+// than now, once those that are ending have had time to.
 func NoLeak(t testing.TB) {
 	t.Helper()
-	before := runtime.NumGoroutine()
+	before := len(own())
 	t.Cleanup(func() {
 		limit := time.Now().Add(20 * time.Second)
-		for runtime.NumGoroutine() > before {
+		for len(own()) > before {
 			if time.Now().After(limit) {
-				buf := make([]byte, 1<<20)
-				list := strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n")
-				slices.Sort(list)
-				t.Errorf("%d goroutines before, %d after:\n%s", before, len(list), strings.Join(list, "\n\n"))
+				t.Errorf("%d goroutines before, and now:\n%s", before, strings.Join(own(), "\n\n"))
 				return
 			}
 			runtime.Gosched()
 		}
 	})
+}
+
+// own lists the goroutines that are ours, and one for each connection or client.
+func own() (stacks []string) {
+	buf := make([]byte, 4<<20)
+	for stack := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
+		for _, mark := range []string{"github.com/idempo/idempo/", "kgo.(*Client).updateMetadataLoop", "nats.(*Conn).readLoop", "amqp091-go.(*Connection).reader"} {
+			if strings.Contains(stack, mark) {
+				stacks = append(stacks, stack)
+				break
+			}
+		}
+	}
+	return stacks
 }
