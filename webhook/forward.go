@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -46,7 +45,7 @@ type Forward struct {
 type target struct {
 	f       Forward
 	client  *http.Client
-	keys    []*key
+	signer  *Signer
 	slots   chan struct{}
 	now     func() time.Time
 	in      *inbox.Inbox
@@ -116,13 +115,12 @@ func newTarget(s *Source, now func() time.Time, alarm func(string)) (*target, er
 	t := &target{f: w, now: now, alarm: alarm, breaker: newBreaker(w.Breaker, w.BreakerPause, now), slots: make(chan struct{}, cmp.Or(w.Concurrency, 8)),
 		client: safedial.NewClient(safedial.Options{Timeout: cmp.Or(w.Timeout, 30*time.Second), Dialer: safedial.Dialer{Allow: w.Allow, Ports: w.Ports}})}
 	for i, secret := range w.Signing {
-		k, err := readKey(secret, FormStandard, AlgSHA256)
-		if err != nil || k.macs == nil {
+		if _, err := NewSigner(secret); err != nil {
+			_, err := readKey(secret, FormStandard, AlgSHA256)
 			f.add(fmt.Sprintf("forward.signing[%d] %s", i, secret.id), problemOf(err), "give whsec_ and base64 of 24 to 64 bytes")
-			continue
 		}
-		t.keys = append(t.keys, k)
 	}
+	t.signer, _ = NewSigner(w.Signing...)
 	return t, f.err()
 }
 
@@ -201,7 +199,7 @@ func (t *target) attempt(ctx context.Context, m inbox.Message) error {
 	req.Header = t.headers(m, claim)
 	res, err := t.client.Do(req)
 	if err != nil {
-		err = fmt.Errorf("forward: %w", bare(err))
+		err = fmt.Errorf("forward: %w", safedial.Bare(err))
 		if !wrote.Load() || *t.f.TargetDedups {
 			return idempo.NothingHappened(err)
 		}
@@ -211,14 +209,6 @@ func (t *target) attempt(ctx context.Context, m inbox.Message) error {
 	kept, _ := io.ReadAll(io.LimitReader(res.Body, keptReply))
 	_, _ = io.Copy(io.Discard, res.Body)
 	return t.answered(ctx, res, kept)
-}
-
-// bare leaves out the URL, which may hold what the operator did not mean to log.
-func bare(err error) error {
-	if e, ok := errors.AsType[*url.Error](err); ok {
-		return e.Err
-	}
-	return err
 }
 
 // answered is the table of what a target says.
@@ -237,45 +227,19 @@ func (t *target) answered(ctx context.Context, res *http.Response, kept []byte) 
 	case status/100 == 5 && status != http.StatusServiceUnavailable && !*t.f.TargetDedups:
 		return failed // it may have acted before it failed
 	}
-	if d, ok := retryAfter(res.Header.Get("Retry-After"), t.now()); ok {
+	if d, ok := safedial.RetryAfter(res.Header, t.now()); ok {
 		return inbox.RetryIn(d, idempo.NothingHappened(failed))
 	}
 	return idempo.NothingHappened(failed)
 }
 
-// retryAfter reads seconds or a date, at most an hour ahead.
-func retryAfter(text string, now time.Time) (time.Duration, bool) {
-	if n, ok := digits(text); ok {
-		return time.Duration(min(n, 3600)) * time.Second, true
-	}
-	at, err := http.ParseTime(text)
-	if err != nil {
-		return 0, false
-	}
-	return min(max(at.Sub(now), 0), time.Hour), true
-}
-
 // headers of an attempt: the same key each time, a fresh time and signature, and what came with the event.
 func (t *target) headers(m inbox.Message, claim *idempo.Claim) http.Header {
 	h := http.Header{}
-	id, ts := claim.Derive(""), strconv.FormatInt(t.now().Unix(), 10)
+	id := claim.Derive("")
 	h.Set("User-Agent", "idempo")
 	h.Set("Idempotency-Key", id)
-	h.Set("Webhook-Id", id)
-	h.Set("Webhook-Timestamp", ts)
-	var codes []string
-	for _, k := range t.keys {
-		if k.ended(t.now()) {
-			continue
-		}
-		state := k.macs.Get().(*macState)
-		state.write(&signed{standardContent(), []string{id, ".", ts, ".", ""}, m.Body})
-		codes = append(codes, "v1,"+base64.StdEncoding.EncodeToString(state.sum))
-		k.macs.Put(state)
-	}
-	if len(codes) > 0 {
-		h.Set("Webhook-Signature", strings.Join(codes, " "))
-	}
+	t.signer.Sign(h, id, t.now(), m.Body)
 	h.Set("Idempo-Source", m.Source)
 	receipt, _ := m.Header("webhook-receipt")
 	h.Set("Idempo-Receipt", receipt)
