@@ -54,12 +54,13 @@ func RunConsumer(t *testing.T, open func(t *testing.T) Broker) {
 type desk struct {
 	Broker
 	*testing.T
-	store  *flaky
-	ledger Ledger
+	store    *flaky
+	ledger   Ledger
+	patience time.Duration
 }
 
 func newDesk(t *testing.T, b Broker) *desk {
-	return &desk{Broker: b, T: t, store: &flaky{Store: memstore.New(memstore.Options{})}}
+	return &desk{Broker: b, T: t, patience: 90 * time.Second, store: &flaky{Store: memstore.New(memstore.Options{})}}
 }
 
 // flaky is a memory store whose transactions may be refused.
@@ -133,10 +134,10 @@ func (d *desk) consume(in *inbox.Inbox, h inbox.Handler, done func() bool) error
 	return err
 }
 
-// until asks done again and again, and gives up after a minute and a half.
+// until asks done again and again, and gives up when its patience is over.
 func (d *desk) until(done func() bool) bool {
 	d.Helper()
-	limit := time.After(90 * time.Second)
+	limit := time.After(d.patience)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for !done() {
@@ -367,6 +368,7 @@ func (d *desk) stalled() {
 func RunConsumerOutage(t *testing.T, b Broker, away func(bool)) {
 	t.Helper()
 	d := newDesk(t, b)
+	d.patience += 2 * outageTime(t) // a server that was killed has to start, too
 	NoLeak(t)
 	var ids []string
 	for n := range 20 {

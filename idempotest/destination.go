@@ -414,18 +414,25 @@ func RunPublisherOutage(t *testing.T, d Destination, away func(bool)) {
 	})
 }
 
+// outageTime is how long a broker is away.
+func outageTime(t *testing.T) time.Duration {
+	t.Helper()
+	text := os.Getenv("IDEMPO_TEST_OUTAGE")
+	if text == "" {
+		return time.Second
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
 // outage is the time of a broken link.
 func outage(t *testing.T, away func(bool)) {
 	t.Helper()
-	d := time.Second
-	if text := os.Getenv("IDEMPO_TEST_OUTAGE"); text != "" {
-		var err error
-		if d, err = time.ParseDuration(text); err != nil {
-			t.Fatal(err)
-		}
-	}
 	away(true)
-	<-time.After(d) // the outage itself
+	<-time.After(outageTime(t)) // the outage itself
 	away(false)
 }
 
