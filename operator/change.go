@@ -49,13 +49,28 @@ const (
 	ActionSkip Action = "skip"
 	// ActionDiscard forgets a message or an event.
 	ActionDiscard Action = "discard"
+	// ActionAppend appends an event by hand.
+	ActionAppend Action = "append"
+	// ActionReplay publishes events once more.
+	ActionReplay Action = "replay"
+	// ActionPause stops a group of an outbox, or topics of it.
+	ActionPause Action = "group_pause"
+	// ActionResume ends a pause.
+	ActionResume Action = "group_resume"
+	// ActionCreate makes a group.
+	ActionCreate Action = "group_create"
+	// ActionRemove removes a group with its place in the log.
+	ActionRemove Action = "group_remove"
+	// ActionAdopt publishes from another database than before.
+	ActionAdopt Action = "group_adopt"
 	// ActionReveal shows a stored answer.
 	ActionReveal Action = "reveal"
 )
 
 // Actions are all of them.
 func Actions() []Action {
-	return []Action{ActionResolve, ActionRelease, ActionRetry, ActionSkip, ActionDiscard, ActionPurge, ActionReveal}
+	return []Action{ActionResolve, ActionRelease, ActionRetry, ActionSkip, ActionDiscard, ActionPurge, ActionReveal, ActionAppend, ActionReplay,
+		ActionPause, ActionResume, ActionCreate, ActionRemove, ActionAdopt}
 }
 
 // Change is one action on one key. Which fields count depends on the action.

@@ -25,7 +25,7 @@ type Principal struct {
 // may says whether the role allows a.
 func (p Principal) may(a Action) bool {
 	switch a {
-	case ActionPurge, ActionDiscard, ActionReveal:
+	case ActionPurge, ActionDiscard, ActionReveal, ActionRemove, ActionAdopt:
 		return p.Role == RoleAdmin
 	}
 	return p.Role == RoleOperator || p.Role == RoleAdmin

@@ -6,6 +6,7 @@ import (
 
 	"github.com/idempo/idempo"
 	"github.com/idempo/idempo/inbox"
+	"github.com/idempo/idempo/outbox"
 )
 
 // Row is a record in a list, as JSON: one form for command line, API and export.
@@ -251,6 +252,97 @@ func SubscriberRowOf(c inbox.Counted) SubscriberRow {
 		Dead: c.Statuses[inbox.StatusDead], Parked: c.Statuses[inbox.StatusParked], InDoubt: c.Statuses[inbox.StatusInDoubt], BlockedLanes: c.BlockedLanes}
 	if !c.Oldest.IsZero() {
 		row.OldestSeconds = max(0, c.Now.Sub(c.Oldest).Seconds())
+	}
+	return row
+}
+
+// EventRow is an event of an outbox in a list, as JSON: one form for command line, API and export.
+type EventRow struct {
+	Schema      int        `json:"schema"`
+	ID          string     `json:"id"`
+	Seq         int64      `json:"seq"`
+	Topic       string     `json:"topic"`
+	Key         string     `json:"key"`
+	Type        string     `json:"type"`
+	Tenant      string     `json:"tenant"`
+	Status      string     `json:"status"`
+	Attempts    int        `json:"attempts"`
+	NextAttempt *time.Time `json:"next_attempt"` // null: by itself there is none
+	AppendedAt  *time.Time `json:"appended_at"`
+	FirstError  string     `json:"first_error"`
+	LastError   string     `json:"last_error"`
+}
+
+// EventRowOf returns e as JSON shows it in a list. What is queued behind another event of its key is pending.
+func EventRowOf(e outbox.Aside) EventRow {
+	state := e.State
+	if state == outbox.StateQueued {
+		state = outbox.StatePending
+	}
+	return EventRow{Schema: 1, ID: e.ID, Seq: e.Seq, Topic: e.Topic, Key: e.Key, Type: e.Type, Tenant: e.Tenant, Status: string(state), Attempts: e.Attempts,
+		NextAttempt: moment(e.NextAt), AppendedAt: moment(e.Time), FirstError: e.FirstError, LastError: e.LastError}
+}
+
+// EventDetail is an event with what is known of it, as JSON.
+type EventDetail struct {
+	EventRow
+	Group       string       `json:"group"`
+	Source      string       `json:"source"`
+	ContentType string       `json:"content_type"`
+	Partition   int          `json:"partition"`
+	KeyRef      string       `json:"key_ref,omitempty"` // of the claim that it was appended in
+	SetAsideAt  *time.Time   `json:"set_aside_at"`
+	Holds       bool         `json:"holds"` // later events of its key wait for it
+	Audit       []EntryRow   `json:"audit"`
+	Next        []DetailNext `json:"next"`
+}
+
+// EventDetailOf returns shown as JSON.
+func EventDetailOf(shown ShownEvent) EventDetail {
+	e := shown.Event
+	d := EventDetail{EventRow: EventRowOf(e), Group: shown.Group, Source: e.Source, ContentType: e.ContentType, Partition: e.Partition, KeyRef: e.Trace.KeyRef,
+		SetAsideAt: moment(e.FirstAt), Holds: e.Holds, Audit: []EntryRow{}, Next: []DetailNext{}}
+	for _, x := range shown.Audit {
+		d.Audit = append(d.Audit, EntryRowOf(x))
+	}
+	for _, n := range shown.Next {
+		d.Next = append(d.Next, DetailNext{n.Text, string(n.Action), n.Command})
+	}
+	return d
+}
+
+// GroupRow is how a group of an outbox stands, as JSON.
+type GroupRow struct {
+	Schema        int         `json:"schema"`
+	Group         string      `json:"group"`
+	Topics        []string    `json:"topics"`
+	Pending       int64       `json:"pending"`
+	OldestSeconds float64     `json:"oldest_seconds"`
+	Waiting       int64       `json:"waiting"`
+	Dead          int64       `json:"dead"`
+	BlockedKeys   int64       `json:"blocked_keys"`
+	Paused        bool        `json:"paused"`
+	PausedTopics  []string    `json:"paused_topics"`
+	Relays        int         `json:"relays"`
+	External      bool        `json:"external"`
+	Foreign       bool        `json:"foreign"`
+	Holders       []HolderRow `json:"holders"`
+}
+
+// HolderRow is what holds a group up, as JSON.
+type HolderRow struct {
+	Kind       string  `json:"kind"`
+	Text       string  `json:"text"`
+	AgeSeconds float64 `json:"age_seconds"`
+}
+
+// GroupRowOf returns g as JSON.
+func GroupRowOf(g outbox.GroupStatus) GroupRow {
+	row := GroupRow{Schema: 1, Group: g.Name, Topics: append([]string{}, g.Topics...), Pending: g.Pending, OldestSeconds: g.Oldest.Seconds(), Waiting: g.Waiting, Dead: g.Dead,
+		BlockedKeys: g.BlockedKeys, Paused: g.Paused, PausedTopics: append([]string{}, g.PausedTopics...), Relays: len(g.Relays), External: g.External, Foreign: g.Foreign,
+		Holders: []HolderRow{}}
+	for _, h := range g.Holders {
+		row.Holders = append(row.Holders, HolderRow{h.Kind, h.Text, h.Age.Seconds()})
 	}
 	return row
 }

@@ -234,7 +234,7 @@ func (x *run) advance(c *chain) {
 		x.resolve(c)
 	case len(c.items) == 0:
 		x.tidy(c)
-	case c.flying == 0 && !x.order:
+	case c.flying == 0 && (!x.order || c.aside): // those behind a head that was set aside were not handed over with it
 		x.push(c.items[0])
 	}
 }

@@ -27,7 +27,8 @@ func (a *app) root() *cobra.Command {
 	root.SetHelpCommand(&cobra.Command{Hidden: true, Use: "no-help"})
 	root.PersistentFlags().StringVar(&a.color, "color", "auto", "colours: auto, always or never")
 	for _, c := range []*cobra.Command{
-		a.serveCommand(), a.demoCommand(), a.demoChild(), a.keysCommand(), a.reconcileCommand(), a.contractCommand(), a.inboxCommand(), a.webhooksCommand(), a.migrateCommand(), a.configCommand(), a.doctorCommand(), a.completionCommand(), a.versionCommand(), a.helpCommand(root),
+		a.serveCommand(), a.demoCommand(), a.demoChild(), a.keysCommand(), a.reconcileCommand(), a.contractCommand(), a.inboxCommand(), a.outboxCommand(), a.relayCommand(),
+		a.webhooksCommand(), a.migrateCommand(), a.configCommand(), a.doctorCommand(), a.completionCommand(), a.versionCommand(), a.helpCommand(root),
 	} {
 		root.AddCommand(c)
 	}

@@ -475,6 +475,9 @@ func shellSplit(line string) (words []string) {
 func TestExamplesRun(t *testing.T) {
 	t.Parallel()
 	for _, c := range everyCommand() {
+		if strings.HasPrefix(c.CommandPath(), "idempo outbox") || c.CommandPath() == "idempo relay" {
+			continue // TestOutboxExamples
+		}
 		for example := range strings.SplitSeq(c.Example, "\n") {
 			t.Run("[operations/OP1] "+example, func(t *testing.T) {
 				t.Parallel()

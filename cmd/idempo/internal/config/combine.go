@@ -27,6 +27,7 @@ func (r *reader) combine(root *value) {
 	r.combineSecurity(root.at("security"))
 	r.combineGateway(root)
 	r.combineWebhooks(root)
+	r.combineOutbox(root)
 }
 
 func (r *reader) combineSecurity(security *value) {

@@ -110,8 +110,8 @@ log: {levle: info, format: xml}
 	})
 	t.Run("parts that do not exist yet are refused, never ignored", func(t *testing.T) {
 		t.Parallel()
-		refused(t, "version: 1\noutbox: {stream: {}}\nstore: {redis: \"redis://x\"}\nquota: {records: 5}\n",
-			"idempo.yaml:2:9: outbox: not in this version: the outbox",
+		refused(t, "version: 1\nsagas: {pay: {}}\nstore: {redis: \"redis://x\"}\nquota: {records: 5}\n",
+			"idempo.yaml:2:8: sagas: not in this version: sagas",
 			"idempo.yaml:3:16: store.redis: not in this version: Redis",
 			"idempo.yaml:4:18: quota.records: not in this version: quotas on stored records")
 	})

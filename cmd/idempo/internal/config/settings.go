@@ -25,6 +25,8 @@ type Settings struct {
 	Listen    Listen
 	Gateway   gateway.Config
 	Webhooks  Webhooks
+	Outbox    Outbox
+	Relays    []Relay
 	Ready     Ready
 	Shutdown  Shutdown
 	Dashboard Dashboard
@@ -47,6 +49,7 @@ type Store struct {
 	Schema, Prefix string // "" is the store's default
 	TxIdle         time.Duration
 	BusyTimeout    time.Duration
+	MaxConns       int // of the process that opens it; 0: 16
 }
 
 // Engine holds the engine's defaults for operations and its bounds. Zero means the engine's default.
@@ -105,6 +108,7 @@ func decode(root *value, s Source, r *reader) *Settings {
 		limitsInto(root, &c.Gateway)
 	}
 	c.Webhooks = decodeWebhooks(root, r.outside)
+	c.Outbox, c.Relays = decodeOutbox(root)
 	c.Store = decodeStore(root.at("store"), s.DataDir)
 	c.Engine = decodeEngine(root)
 	security := root.at("security")

@@ -1,6 +1,7 @@
 package database
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -150,10 +151,16 @@ func dialPostgres(c config.Store) (*sql.DB, error) {
 		cfg.ConnectTimeout = 5 * time.Second
 	}
 	db := stdlib.OpenDB(*cfg)
-	db.SetMaxOpenConns(16)
-	db.SetMaxIdleConns(16)
+	limit := cmp.Or(c.MaxConns, 16)
+	db.SetMaxOpenConns(limit)
+	db.SetMaxIdleConns(limit)
 	db.SetConnMaxIdleTime(5 * time.Minute)
 	return db, nil
+}
+
+// ReadOnly reports whether a store was refused because its server only reads: a standby, or one that is set so.
+func ReadOnly(err error) bool {
+	return err != nil && (strings.Contains(err.Error(), "connect to the primary") || strings.Contains(err.Error(), "transaction_read_only is on"))
 }
 
 // reachable turns errors of connecting into *Unreachable; it keeps the class of the cause and drops every value.

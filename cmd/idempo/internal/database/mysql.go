@@ -1,6 +1,7 @@
 package database
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -44,8 +45,9 @@ func dialMySQL(c config.Store) (*sql.DB, error) {
 		return nil, &Unreachable{Name: Name(c), Cause: "not a MySQL URL"}
 	}
 	db := sql.OpenDB(connector)
-	db.SetMaxOpenConns(16)
-	db.SetMaxIdleConns(16)
+	limit := cmp.Or(c.MaxConns, 16)
+	db.SetMaxOpenConns(limit)
+	db.SetMaxIdleConns(limit)
 	db.SetConnMaxIdleTime(time.Minute) // servers and what stands before them close idle connections
 	return db, nil
 }

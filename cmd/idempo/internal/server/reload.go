@@ -151,7 +151,7 @@ func fixedParts(a, b *config.Settings) error {
 		switch {
 		case path == "upstream", path == "metrics.token", path == "log.level", slices.Contains([]string{"gateway", "ready", "shutdown"}, names[0]):
 			continue
-		case names[0] != "webhooks":
+		case names[0] != "webhooks" && names[0] != "relays":
 			names = names[:min(len(names), 2)]
 		default:
 			names = names[:1]
