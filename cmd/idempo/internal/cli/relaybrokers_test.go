@@ -8,7 +8,9 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -127,4 +129,31 @@ func TestRelayBrokers(t *testing.T) {
 		}
 		r.stop(0)
 	})
+}
+
+func TestServeRelays(t *testing.T) {
+	t.Parallel()
+	s := openShop(t)
+	s.file("idempo.yaml", "version: 1\nstore: {postgres: \"${env:IDEMPO_STORE}\"}\nrelays:\n  - {topics: \"orders.*\", to: \"null:\"}\n")
+	s.append("orders.paid", "o-1", "1", "2")
+	v := s.serve()
+	for began := time.Now(); ; {
+		if r := s.run("outbox", "list", "--status", "published", "--json"); r.code == 0 && strings.Count(r.out, "\n") == 2 {
+			break
+		}
+		if time.Since(began) > time.Minute {
+			t.Fatalf("serve publishes nothing: %s", v.err.String())
+		}
+	}
+	v.signals <- syscall.SIGTERM
+	if code := <-v.code; code != 0 {
+		t.Errorf("exit %d: %s", code, v.err.String())
+	}
+	if r := s.done("outbox", "groups", "list", "--json"); !strings.Contains(r.out, `"relays":0`) {
+		t.Errorf("it kept its partitions: %s", r.out)
+	}
+	s.file("idempo.yaml", "version: 1\nstore: {postgres: \"${env:IDEMPO_STORE}\"}\nrelays: [{to: \"stdout:\"}]\n")
+	if r := s.run("serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"); r.code != 125 || !strings.Contains(r.err, "stdout: is for idempo relay") {
+		t.Errorf("%+v", r)
+	}
 }

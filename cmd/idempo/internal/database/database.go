@@ -51,6 +51,13 @@ type Store struct {
 	stop func() error
 }
 
+// Shared is the same store for one more user, whose Close leaves it open.
+func (s *Store) Shared() *Store {
+	c := *s
+	c.stop = func() error { return nil }
+	return &c
+}
+
 // Close closes the store and its connections.
 func (s *Store) Close() error { return s.stop() }
 

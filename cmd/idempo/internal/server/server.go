@@ -119,8 +119,13 @@ func (s *Server) Start(ctx context.Context) (err error) {
 		}
 	}()
 	c := s.settings
-	if len(c.Gateway.Routes) == 0 && len(c.Webhooks.Config.Sources) == 0 {
-		return errors.New("nothing to serve: give --upstream URL, or gateway.routes or webhooks.sources in a configuration file")
+	if len(c.Gateway.Routes) == 0 && len(c.Webhooks.Config.Sources) == 0 && len(c.Relays) == 0 {
+		return errors.New("nothing to serve: give --upstream URL, or gateway.routes, webhooks.sources or relays in a configuration file")
+	}
+	for _, r := range c.Relays {
+		if r.To == "stdout:" {
+			return errors.New("relays: stdout: is for idempo relay; serve publishes to brokers")
+		}
 	}
 	if len(c.Gateway.Routes) > 0 {
 		if err := c.Gateway.CheckListen(c.Listen.Gateway, c.ExplicitTenant()); err != nil {
@@ -153,6 +158,7 @@ func (s *Server) Start(ctx context.Context) (err error) {
 	s.work.Go(func() { _ = s.engine.Run(s.life) })
 	s.work.Go(func() { _ = s.meter.Run(s.life) })
 	s.work.Go(func() { s.health.watch(s.life, s.store) })
+	s.publish(s.life)
 	s.serveFront(s.life)
 	if c.File != "" && c.Reload.Watch && s.options.Load != nil {
 		s.work.Go(func() { s.watch(s.life, c.File, s.seen) })
