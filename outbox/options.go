@@ -32,6 +32,9 @@ type Options struct {
 	KeyLock string
 	// TraceFunc tells traceparent and tracestate of a context; nil: none is stored.
 	TraceFunc func(context.Context) (parent, state string)
+	// CorrelationFunc tells what an event's correlation-id is, at most 255 bytes without control characters. nil or "": the
+	// key reference of the claim that the event is appended in, if any.
+	CorrelationFunc func(context.Context) string
 }
 
 func (o Options) withDefaults() Options {

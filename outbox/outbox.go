@@ -95,6 +95,19 @@ func (b *Outbox) rows(ctx context.Context, events []Event) ([]Row, error) {
 	if b.o.TraceFunc != nil {
 		trace.Parent, trace.State = b.o.TraceFunc(ctx)
 	}
+	if c := idempo.FromContext(ctx); c != nil {
+		trace.KeyRef, trace.Correlation = c.Ref(), c.Ref()
+	}
+	if b.o.CorrelationFunc != nil {
+		if own := b.o.CorrelationFunc(ctx); own != "" {
+			trace.Correlation = own
+		}
+	}
+	if trace.Correlation != "" {
+		if err := checkHeaders([][2]string{{"x-correlation", trace.Correlation}}); err != nil || len(trace.Correlation) > maxText {
+			return nil, fmt.Errorf("%w: append: correlation-id: at most %d bytes of UTF-8 without control characters", ErrHeader, maxText)
+		}
+	}
 	now := time.Now()
 	keys := map[[2]string]struct{}{}
 	rows := make([]Row, len(events))

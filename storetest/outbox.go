@@ -18,7 +18,7 @@ import (
 func RunOutbox(t *testing.T, open func(t testing.TB) Subject, c Caps) {
 	t.Helper()
 	shared := open(t)
-	for i, one := range slices.Concat(logCases(), asideCases(), deskCases(), outboxCases(), relayCases()) {
+	for i, one := range slices.Concat(logCases(), asideCases(), deskCases(), outboxCases(), claimCases(), relayCases()) {
 		t.Run(one.name, func(t *testing.T) {
 			s := shared
 			if one.alone {
