@@ -17,7 +17,6 @@ type Observer interface {
 //	republished      Count sends of an event that had been sent before, by whatever relay
 //	window_exceeded  Count sends older than the broker's dedup window
 //	owned            Count partitions this relay has now
-//	blocked          Count keys that this relay knows to be blocked
 //	lost             Count partitions that went to another relay unasked
 //	store            Op: hold read move take keep status; Took; Err
 //	status           Status of the group, read about every 15s by one relay of it; Log: of the whole outbox
