@@ -38,7 +38,7 @@ func TestFreshKeys(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	t.Run("one request under three new keys in ten minutes is told, and never refused", func(t *testing.T) {
+	t.Run("[operations/M17] one request under three new keys in ten minutes is told, and never refused", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			e, told := engine(t)
 			for i := range 5 {

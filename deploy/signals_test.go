@@ -157,7 +157,7 @@ func TestAlerts(t *testing.T) {
 			}
 		}
 	})
-	t.Run("[operations/M14] an alert names only metrics and labels that are exported", func(t *testing.T) {
+	t.Run("an alert names only metrics and labels that are exported", func(t *testing.T) {
 		t.Parallel()
 		metrics := exported(t)
 		for _, a := range all {
@@ -258,7 +258,7 @@ func TestGrafana(t *testing.T) {
 			t.Error("go test ./deploy -run Grafana -update")
 		}
 	})
-	t.Run("[operations/M14] panels name only what is exported, and every metric has one", func(t *testing.T) {
+	t.Run("panels name only what is exported, and every metric has one", func(t *testing.T) {
 		t.Parallel()
 		metrics := exported(t)
 		left := maps.Clone(metrics)

@@ -61,6 +61,7 @@ func (d *doctor) store(ctx context.Context, s *config.Settings) {
 	d.snapshot(ctx, store)
 	d.purge(ctx, store, s)
 	d.doubts(ctx, store)
+	d.counters(ctx, store)
 }
 
 // pooler tells whether sessions of the database are handed from client to client.

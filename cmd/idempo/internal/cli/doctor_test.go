@@ -2,11 +2,18 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/idempo/idempo"
+	"github.com/idempo/idempo/cmd/idempo/internal/config"
+	"github.com/idempo/idempo/cmd/idempo/internal/database"
+	"github.com/idempo/idempo/operator"
 )
 
 func TestDoctor(t *testing.T) {
@@ -45,6 +52,38 @@ func TestDoctor(t *testing.T) {
 		}
 		if r := s.run("doctor", "--strict"); r.code != 2 || !strings.Contains(r.out, "warn in doubt     1, the oldest since 2h\n                  fix: idempo keys list --state in_doubt\n") {
 			t.Errorf("%d %s", r.code, r.out)
+		}
+	})
+	t.Run("clients that make a key per attempt, and calls that came too late, are warnings; without counters it says so", func(t *testing.T) {
+		t.Parallel()
+		s := newShell(t)
+		s.seeded()
+		path := s.file("idempo.yaml", "version: 1\nstore: {sqlite: idempo.db}\n"+key)
+		if r := s.run("doctor"); !strings.Contains(r.out, "no process has written any yet") {
+			t.Errorf("%d %s", r.code, r.out)
+		}
+		store, err := database.Open(t.Context(), config.Store{SQLite: filepath.Join(filepath.Dir(path), "idempo.db"), AutoMigrate: true}, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := operator.NewMeter(operator.MeterConfig{Store: store.Store})
+		m.Observe(t.Context(), idempo.Event{Kind: "begin", Operation: "pay", Verdict: "run"})
+		if err := m.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if g := grades(t, s, 0); g["counters"] != "ok" || g["keys"] != "" {
+			t.Error(g)
+		}
+		m.Observe(t.Context(), idempo.Event{Kind: "fresh_key", Operation: "pay", Count: 3})
+		m.Observe(t.Context(), idempo.Event{Kind: "begin", Operation: "pay", Verdict: "expired"})
+		if err := errors.Join(m.Flush(t.Context()), store.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if g := grades(t, s, 0); g["keys"] != "warn" || g["retention"] != "warn" {
+			t.Error(g)
+		}
+		if r := s.run("doctor"); !strings.Contains(r.out, "pay: a client makes a key per attempt") || !strings.Contains(r.out, "pay: 1 calls came when the answer was gone") {
+			t.Error(r.out)
 		}
 	})
 	t.Run("what is bad is an exit code, and says what to do", func(t *testing.T) {
