@@ -36,8 +36,9 @@ func NewPublisher(client *kgo.Client, o PublisherOptions) (*Publisher, error) {
 	if err := safeProducer(client); err != nil {
 		return nil, err
 	}
-	room, _ := client.OptValue(kgo.MaxBufferedRecords).(int64)
-	return &Publisher{client, o, make(chan struct{}, min(max(room, 1), 10_000))}, nil
+	buffer, _ := client.OptValue(kgo.MaxBufferedRecords).(int64)
+	room := min(max(buffer*3/4, 1), 10_000) // the client counts a record for a moment longer than until its promise
+	return &Publisher{client, o, make(chan struct{}, room)}, nil
 }
 
 // Publish implements outbox.Publisher. An event is done when the promise of its own record has no error, that is when all
