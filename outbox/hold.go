@@ -70,10 +70,10 @@ func (x *run) hold(now time.Time) error {
 	for _, r := range release {
 		x.drop(x.parts[r.Partition])
 	}
-	x.until, x.epoch, x.total, x.rank, x.relays = before.Add(x.o.Lease), h.Epoch, h.Total, h.Rank, h.Relays
-	if x.paused != h.Paused || !slices.Equal(x.pausedTopics, h.PausedTopics) {
-		x.nextTake = now
+	if x.epoch != h.Epoch || x.paused != h.Paused || !slices.Equal(x.pausedTopics, h.PausedTopics) {
+		x.nextTake = now // a sign of life may hear of a new epoch before a read does
 	}
+	x.until, x.epoch, x.total, x.rank, x.relays = before.Add(x.o.Lease), h.Epoch, h.Total, h.Rank, h.Relays
 	x.paused, x.pausedTopics, x.environment = h.Paused, h.PausedTopics, h.Environment
 	x.checkEnvironment()
 	x.adopt(h.Leases, now)
