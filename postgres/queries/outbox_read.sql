@@ -1,6 +1,7 @@
 -- One page of a window: what is visible in its newer snapshot and was not in its older one. First the late rows, of transactions that
 -- were open in the older snapshot, then those behind $low, each by seq. What a page weighs is judged before payloads are read; the first
--- row that is too much comes without its payload, as a sign.
+-- row that is too much comes without its payload, as a sign. There is no upper bound on purpose: what can be seen in the newer snapshot is
+-- not above it, and the planner would take the range for a few rows, and sort a whole backlog for each page.
 with w as materialized (
     select coalesce($newer::pg_snapshot, pg_current_snapshot()) as newer, $older::pg_snapshot as older, s.last, coalesce($high, s.last) as high,
         string_to_array($parts, ',')::smallint[] as parts, array(select pg_snapshot_xip($older::pg_snapshot)) as open
@@ -16,8 +17,7 @@ page as (
         order by o.seq limit $rows)
         union all
         (select 1 as pass, o.*, coalesce(octet_length(o.payload), 0) as size from {table outbox} o
-        where o.seq > case when $pass = 0 then $low else $after end and o.seq <= (select high from w)
-            and o.partition = any((select parts from w)::smallint[]) and pg_visible_in_snapshot(o.xid, (select newer from w))
+        where o.seq > case when $pass = 0 then $low else $after end and o.partition = any((select parts from w)::smallint[]) and pg_visible_in_snapshot(o.xid, (select newer from w))
             and not pg_visible_in_snapshot(o.xid, (select older from w))
             and ($topics is null or o.topic like any(string_to_array($topics, ',')))
         order by o.seq limit $rows)
