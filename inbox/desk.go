@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/idempo/idempo"
 )
 
 // Selection picks receipts: by their numbers (Receipt.Seq), else by every filter that is set.
@@ -143,6 +145,9 @@ func (in *Inbox) skip(ctx context.Context, d *delivery, reason string) error {
 	if d.order == OrderSerial || d.order == OrderLatest {
 		d.order = OrderNone // it need not be its turn
 	}
+	if in.o.Guard == idempo.GuardLeased {
+		return in.skipLeased(ctx, d)
+	}
 	err := in.transact(ctx, []*delivery{d}, func(context.Context, Message) error { return nil })
 	if err != nil {
 		return err
@@ -150,9 +155,38 @@ func (in *Inbox) skip(ctx context.Context, d *delivery, reason string) error {
 	return in.store.Leave(ctx, LeaveParams{Tenant: d.m.Tenant, Subscriber: in.o.Subscriber, Lane: d.kept.Lane, Wanted: in.wanted(d)})
 }
 
+// skipLeased is skip where a claim is no part of a transaction: a crash between the claim and the receipt leaves a
+// receipt that is found to be a duplicate.
+func (in *Inbox) skipLeased(ctx context.Context, d *delivery) error {
+	req := idempo.Request{Key: d.key, Input: d.input(), Surface: "inbox", Trace: d.trace()}
+	b, err := in.engine.Do(ctx, req, func(context.Context, *idempo.Claim) (idempo.Result, error) {
+		return idempo.Result{Header: [][2]string{{skippedHeader, d.skipped}}}, nil
+	})
+	switch {
+	case err != nil:
+		return err
+	case b.Verdict == idempo.VerdictRun:
+		d.out = Outcome{Status: StatusSkipped, Reason: d.skipped, Ack: true}
+	default:
+		d.verdict, d.out = answered, Outcome{}
+		d.answer(b)
+		return errAnswered
+	}
+	d.order = d.in.laneOrder(d)
+	return in.remove(ctx, d, d.out)
+}
+
+// laneOrder is the order in which the lane of d goes on.
+func (in *Inbox) laneOrder(d *delivery) Order {
+	if d.kept.Lane == "" {
+		return OrderNone
+	}
+	return cmp.Or(in.o.Order, OrderSerial)
+}
+
 // skipTaken skips a receipt that Take has handed out. Where its version is not next it waits for its turn as it is.
 func (in *Inbox) skipTaken(ctx context.Context, d *delivery) (Outcome, error) {
-	err := in.skip(ctx, d, "operator")
+	err := in.skip(ctx, d, "asked")
 	switch {
 	case !errors.Is(err, errAnswered):
 		return d.out, err

@@ -84,6 +84,11 @@ func (in *Inbox) Park(ctx context.Context, m Message, key, reason string) (bool,
 // ReceiptKey is the receipt's key of a message that is known by its source and id.
 func ReceiptKey(source, id string) string { return digestOf("message", string(fields(source, id))) }
 
+// KeyOf is the engine's key of the message that a receipt is about.
+func KeyOf(r Receipt) idempo.Key {
+	return idempo.Key{Tenant: r.Message.Tenant, Operation: "inbox:" + r.Subscriber, ID: string(fields(r.Message.Source, r.Message.ID))}
+}
+
 // Accepts tells whether m has all that the inbox needs: an identity, and what its order goes by.
 func (in *Inbox) Accepts(m Message) bool {
 	_, p := in.accept(m, false)

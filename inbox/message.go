@@ -95,6 +95,7 @@ const (
 	ReasonTxEnded    = "tx_ended"   // dead: the handler ended the transaction
 	ReasonAccepted   = "accepted"   // a conflict that a person let run
 	ReasonUnreadable = "unreadable" // what is stored cannot be decrypted
+	ReasonUnordered  = "unordered"  // stored: a person lets it run whatever its lane's version is
 	ReasonSkip       = "skip"       // stored: a person skips it; Work completes it without its effect
 )
 

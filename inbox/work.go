@@ -156,5 +156,8 @@ func (in *Inbox) restore(r Receipt) (*delivery, *parking) {
 	d, p := in.accept(r.Message, r.Reason == ReasonAccepted)
 	d.receipt, d.taken, d.counted, d.rkey = &r, true, true, r.Key
 	d.ent.Now = r.Now
+	if r.Reason == ReasonUnordered && p == nil {
+		d.order = OrderNone
+	}
 	return d, p
 }

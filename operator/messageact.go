@@ -17,8 +17,14 @@ type MessagesParams struct {
 	Find   FindMessages // Find.Limit does not count; Find.After goes on where another ended
 	Action Action       // ActionRetry, ActionSkip, ActionDiscard
 	Accept bool         // of a retry: also what is parked since another body was handled under its id
-	On     int64        // of one message: the revision that it was decided on; 0: whichever there is
-	One    bool         // exactly one is meant: that there is none, or that its status does not allow it, is an error
+	// Hooks, where it is set, says which ones in place of Find: they are events of webhooks.
+	Hooks *FindHooks
+	// Again lets a retry run finished events once more, as the next generation: severe. IgnoreOrder lets it run whatever the
+	// version of its lane is. Both are for events.
+	Again, IgnoreOrder bool
+	Confirm            string // of Again: what was typed
+	On                 int64  // of one message: the revision that it was decided on; 0: whichever there is
+	One                bool   // exactly one is meant: that there is none, or that its status does not allow it, is an error
 
 	Reason   string // required
 	Evidence string
@@ -61,18 +67,28 @@ func (s *Service) ActMessages(ctx context.Context, p MessagesParams) (Handled[in
 	if err := s.admitted(ctx, p.By, e, p.DryRun, "message"); err != nil {
 		return m.got, err
 	}
+	if p.Again && !p.DryRun && p.Confirm == "" {
+		return m.got, s.refuse(ctx, e, &Error{Action: p.Action, Of: "message", Code: CodeConfirmNeeded, Hint: "what was handled runs again", Flag: "--confirm"}, false)
+	}
 	m.entry = e
 	m.p.Limit, m.p.Rate = orDefault(p.Limit, 1000), orDefault(p.Rate, 5000)
 	find := p.Find
 	find.Limit = 500
-	w := walk[inbox.Receipt]{dry: p.DryRun, limit: m.p.Limit, rate: m.p.Rate, stop: p.Stop, cursor: messageCursor, do: m.flush,
+	w := walk[inbox.Receipt]{dry: p.DryRun, limit: m.p.Limit, rate: m.p.Rate, stop: p.Stop, cursor: p.cursor(), do: m.flush,
 		take: func(r inbox.Receipt) (bool, error) { return m.take(ctx, r) },
 		page: func(ctx context.Context, after string) ([]inbox.Receipt, string, error) {
+			if p.Hooks != nil {
+				return s.hooksAfter(ctx, p, after)
+			}
 			find.After = after
 			page, err := s.Messages(ctx, ListMessagesParams{By: p.By, Find: find})
 			return page.Messages, page.Next, err
 		}}
-	m.got.Next, m.got.Stopped, err = w.run(ctx, p.Find.After)
+	from := p.Find.After
+	if p.Hooks != nil {
+		from = p.Hooks.After
+	}
+	m.got.Next, m.got.Stopped, err = w.run(ctx, from)
 	if err == nil && p.One && m.got.Looked == 0 {
 		err = s.refuse(ctx, e, &Error{Action: p.Action, Of: "message", Code: CodeNotFound}, p.DryRun)
 	}
@@ -163,6 +179,11 @@ func (m *messages) judge(r inbox.Receipt) (next inbox.Receipt, gone bool, why *E
 		return r, false, &Error{Action: m.p.Action, Of: "message", Code: CodeWrongState, KeyRef: MessageKey(r).Ref(), State: idempo.State(r.Status), Attempt: int64(r.Attempts),
 			Hint: hint, Allowed: NextOfMessage(r)}
 	}
+	if m.p.Hooks != nil {
+		if next, done, why := m.judgeHook(r, refuse); done {
+			return next, false, why
+		}
+	}
 	next = r
 	lies := r.Status == inbox.StatusDead || r.Status == inbox.StatusParked || r.Status == inbox.StatusRetrying
 	switch {
@@ -189,7 +210,9 @@ func (m *messages) judge(r inbox.Receipt) (next inbox.Receipt, gone bool, why *E
 		if r.Reason = ""; next.Reason == inbox.ReasonConflict || next.Reason == inbox.ReasonAccepted {
 			r.Reason = inbox.ReasonAccepted
 		}
-		next.Reason = r.Reason
+		if next.Reason = r.Reason; m.p.IgnoreOrder && next.Reason == "" {
+			next.Reason = inbox.ReasonUnordered
+		}
 	case r.Reason == inbox.ReasonConflict, r.Reason == inbox.ReasonMissingID, r.Reason == inbox.ReasonBadID, r.Reason == inbox.ReasonUnparsable:
 		return refuse("it has no identity of its own to be remembered by")
 	case r.Reason == inbox.ReasonSkip:
@@ -237,6 +260,9 @@ func (m *messages) flush(ctx context.Context) error {
 		return nil
 	}
 	var failed []Refused[inbox.Receipt]
+	if err := m.renew(ctx); err != nil {
+		return err
+	}
 	err := m.s.inTx(ctx, m.p.Action, func(ctx context.Context) error {
 		failed = nil
 		for _, r := range m.batch {
@@ -274,7 +300,11 @@ func (m *messages) change(ctx context.Context, r inbox.Receipt) (*Error, error) 
 	}
 	key := MessageKey(r)
 	if !gone {
-		st, err := m.shelf.Put(ctx, inbox.PutParams{Receipt: next, Rev: r.Rev, Due: true})
+		put := inbox.PutParams{Receipt: next, Rev: r.Rev, Due: true}
+		if next.Status == inbox.StatusSkipped { // there is nothing for a worker to do
+			put.Due, put.BodyFor, put.KeepFor = false, skippedFor, skippedFor
+		}
+		st, err := m.shelf.Put(ctx, put)
 		if err != nil {
 			return nil, err
 		}

@@ -240,6 +240,10 @@ func (t *target) headers(m inbox.Message, claim *idempo.Claim) http.Header {
 	h.Set("User-Agent", "idempo")
 	h.Set("Idempotency-Key", id)
 	t.signer.Sign(h, id, t.now(), m.Body)
+	k := claim.Key()
+	if first := idempo.DeriveKey(k.Tenant, k.Operation, k.ID, "", "forward", "1", ""); first != id { // a person runs it once more
+		h.Set("Idempo-Original-Id", first)
+	}
 	h.Set("Idempo-Source", m.Source)
 	receipt, _ := m.Header("webhook-receipt")
 	h.Set("Idempo-Receipt", receipt)

@@ -169,8 +169,8 @@ func (r *Receiver) Blocked(ctx context.Context, source string) ([]Item, error) {
 	return e.blocked(ctx)
 }
 
-func (e *endpoint) blocked(ctx context.Context) (list []Item, err error) {
-	at := map[string]int{}
+func (e *endpoint) blocked(ctx context.Context) ([]Item, error) {
+	var all []inbox.Receipt
 	p := inbox.ListParams{WithoutBody: true, Limit: 500, Statuses: []inbox.Status{inbox.StatusStored, inbox.StatusRetrying, inbox.StatusDead, inbox.StatusParked, inbox.StatusInDoubt}}
 	for {
 		rs, err := e.in.Receipts(ctx, p)
@@ -178,23 +178,28 @@ func (e *endpoint) blocked(ctx context.Context) (list []Item, err error) {
 			return nil, err
 		}
 		for _, r := range rs {
-			p.After = r.Seq
-			if !r.Holds || r.Message.Lane == "" {
-				continue
+			if p.After = r.Seq; r.Holds {
+				all = append(all, r)
 			}
-			lane := r.Message.Tenant + "\x00" + r.Message.Lane
-			if i, ok := at[lane]; ok {
-				list[i].Waiting++
-				continue
-			}
+		}
+		if len(rs) < p.Limit {
+			return BlockedBy(all), nil
+		}
+	}
+}
+
+// BlockedBy finds among stored events, in the order of their arrival, what lanes wait for: for each lane its first event,
+// where that does not run by itself at once. Waiting says how many are behind it.
+func BlockedBy(rs []inbox.Receipt) (list []Item) {
+	at := map[[3]string]int{}
+	for _, r := range rs {
+		lane := [3]string{r.Subscriber, r.Message.Tenant, r.Message.Lane}
+		if i, ok := at[lane]; ok {
+			list[i].Waiting++
+		} else if r.Holds && r.Message.Lane != "" {
 			at[lane] = len(list)
 			list = append(list, ItemOf(r))
 		}
-		if len(rs) < p.Limit {
-			break
-		}
 	}
-	return slices.DeleteFunc(list, func(it Item) bool {
-		return it.Status == "stored" || it.Status == "running" || it.Waiting == 0 && it.Status == "held"
-	}), nil
+	return slices.DeleteFunc(list, func(it Item) bool { return it.Status == "stored" || it.Status == "running" })
 }

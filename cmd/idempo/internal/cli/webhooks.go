@@ -14,9 +14,10 @@ import (
 )
 
 func (a *app) webhooksCommand() *cobra.Command {
-	c := &cobra.Command{Use: "webhooks", Short: "who may send callbacks, why one is refused, and what a provider would send",
+	c := &cobra.Command{Use: "webhooks", Short: "callbacks: what came, run it again; why one is refused; what a provider would send",
 		Example: "idempo webhooks providers stripe\nidempo webhooks doctor --provider github --secret-env GH_HOOK --request captured.http"}
-	c.AddCommand(a.webhooksProvidersCommand(), a.webhooksDoctorCommand(), a.webhooksSendCommand())
+	c.AddCommand(a.webhooksListCommand(), a.webhooksShowCommand(), a.webhooksReplayCommand(), a.webhooksSkipCommand(), a.webhooksSourcesCommand(),
+		a.webhooksProvidersCommand(), a.webhooksDoctorCommand(), a.webhooksSendCommand())
 	return c
 }
 

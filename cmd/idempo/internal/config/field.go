@@ -27,7 +27,7 @@ type field struct {
 	def      string   // the default as one would write it; empty: none
 	defDoc   string   // the default in words, where it is not one fixed value
 	sample   string   // what the example file shows where there is no default
-	words    []string // kind word; for a mapping: the only names it may have
+	words    []string // kind word; for a mapping: the only names it may have; for a section: what may stand there instead
 	min, max string   // inclusive, as written; empty: no limit
 	forever  bool     // kind duration: the word forever is allowed
 	secret   bool     // the value is never printed

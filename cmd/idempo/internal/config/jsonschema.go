@@ -51,7 +51,9 @@ func schemaOf(f *field) map[string]any {
 	case f.later != "":
 		s = map[string]any{"not": map[string]any{}}
 	case f.kind == section:
-		s = objectOf(f)
+		if s = objectOf(f); f.words != nil {
+			s = map[string]any{"anyOf": []any{s, map[string]any{"enum": f.words}}}
+		}
 	case f.kind == mapping:
 		s = map[string]any{"type": "object", "additionalProperties": schemaOf(f.item)}
 		if f.words != nil {

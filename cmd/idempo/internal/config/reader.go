@@ -141,6 +141,11 @@ func (r *reader) pairs(v *value, n *yaml.Node, each func(key, item *yaml.Node)) 
 }
 
 func (r *reader) section(v *value, n *yaml.Node) {
+	if n.Kind == yaml.ScalarNode && contains(v.field.words, n.Value) { // a word instead of the keys
+		r.broken(v)
+		v.text = n.Value
+		return
+	}
 	if !r.wants(v, n, yaml.MappingNode, "a set of keys ("+strings.Join(v.field.names(), " ")+")") {
 		r.broken(v)
 		return

@@ -48,6 +48,8 @@ func sourceField() field {
 		{name: "max_body", kind: size, defDoc: "the provider's, else 1MiB", sample: "1MiB", min: "1B", max: "64MiB", doc: "Largest body."},
 		{name: "max_items", kind: whole, def: "5000", min: "1", max: "100000", doc: "Events in one body; more are parked as one."},
 		{name: "retention", kind: duration, defDoc: "the provider's, else 35d", sample: "35d", min: "1m", doc: "How long keys are kept; tombstones ten times that."},
+		{name: "body_retention", kind: duration, def: "30d", min: "1m", doc: "How long bodies of finished events are kept; of those that wait for a person, until then."},
+		{name: "same_bytes", kind: word, defDoc: "the provider's, else park", sample: "run", words: []string{"park", "run"}, doc: "What becomes of a new id over known bytes where no code covers the id."},
 		{name: "allow_short_window", kind: truth, def: "false", doc: "Start although the provider can deliver later than that."},
 		{name: "refuse_status", kind: whole, def: "401", min: "400", max: "499", doc: "Answer to what is not verified."},
 		{name: "order", kind: section, doc: "How events of one lane follow each other.", fields: []field{
@@ -58,13 +60,16 @@ func sourceField() field {
 			{name: "attempts", kind: whole, def: "12", min: "1", max: "1000", doc: "Then it is dead and waits for a person."},
 			{name: "first", kind: duration, def: "1s", min: "1ms", doc: "First pause; doubles."},
 			{name: "max", kind: duration, def: "2h", min: "1ms", doc: "Longest pause."},
+			{name: "max_age", kind: duration, def: "24h", min: "1s", doc: "So long after its first failure it is dead, whatever the attempts."},
 		}},
-		{name: "forward", kind: section, required: true, doc: "Where events go.", fields: []field{
+		{name: "forward", kind: section, required: true, words: []string{"none"}, doc: "Where events go. The word none in its place keeps them stored until it says where.", fields: []field{
 			{name: "url", kind: text, required: true, check: checkHTTP, sample: `"http://127.0.0.1:9000/in"`, doc: "Each event is sent here with POST and its exact bytes."},
 			{name: "target_dedups", kind: truth, required: true, sample: "true", doc: "The target has one effect for one Idempotency-Key: what got no answer is sent again. false: it is in doubt and waits for a person."},
 			{name: "allow", kind: list, item: &network, defDoc: "none", sample: `["127.0.0.1/32"]`, doc: "Networks besides public ones. Cloud metadata never."},
 			{name: "ports", kind: list, item: &port, defDoc: "[80, 443]", sample: "[9000]", doc: "Ports."},
 			{name: "timeout", kind: duration, def: "30s", min: "1ms", max: "10m", doc: "For one attempt."},
+			{name: "breaker", kind: whole, def: "10", min: "1", max: "100000", doc: "After so many failures in a row the target rests; what waits uses up no attempt."},
+			{name: "breaker_pause", kind: duration, def: "30s", min: "1ms", max: "10m", doc: "For how long at first; it doubles up to 10m."},
 			{name: "concurrency", kind: whole, def: "8", min: "1", max: "1000", doc: "Attempts at once."},
 			hookSecrets("signing", "Standard Webhooks secrets; each active one signs what is sent.", false),
 		}},

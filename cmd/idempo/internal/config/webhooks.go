@@ -77,12 +77,17 @@ func decodeSource(v *value, o outside) webhook.Source {
 		PublicURL: v.at("public_url").text, Topics: texts(v.at("topics")), Types: texts(v.at("types")), MinVersion: v.at("min_version").text,
 		Tolerance: ifSet(v.at("tolerance")), MissingID: v.at("missing_id").text, MaxItems: int(v.at("max_items").num), Retention: ifSet(v.at("retention")),
 		AllowShortWindow: v.at("allow_short_window").isTrue(), RefuseStatus: int(v.at("refuse_status").num),
-		Order:   webhook.Order{OnDead: order.at("on_dead").text},
-		Retry:   webhook.Retry{Attempts: int(retry.at("attempts").num), First: retry.at("first").duration(), Max: retry.at("max").duration()},
+		Order: webhook.Order{OnDead: order.at("on_dead").text},
+		Retry: webhook.Retry{Attempts: int(retry.at("attempts").num), First: retry.at("first").duration(), Max: retry.at("max").duration(),
+			MaxAge: retry.at("max_age").duration()},
+		BodyRetention: v.at("body_retention").duration(), Hold: v.at("forward").text == "none",
 		Forward: decodeForward(v.at("forward"), o),
 	}
 	if mode := order.at("mode"); mode.set { // without it lanes are serial where the provider has them
 		s.Order.Mode = mode.text
+	}
+	if same := v.at("same_bytes"); same.set {
+		s.Profile.SameBytes = same.text
 	}
 	if size := v.at("max_body"); size.set {
 		s.MaxBody = size.num
@@ -95,7 +100,10 @@ func decodeSource(v *value, o outside) webhook.Source {
 }
 
 func decodeForward(v *value, o outside) *webhook.Forward {
-	f := &webhook.Forward{URL: v.at("url").text, Timeout: v.at("timeout").duration(), Concurrency: int(v.at("concurrency").num), Signing: decodeSecrets(v.at("signing"), o)}
+	if v.text == "none" {
+		return nil
+	}
+	f := &webhook.Forward{Breaker: int(v.at("breaker").num), BreakerPause: v.at("breaker_pause").duration(), URL: v.at("url").text, Timeout: v.at("timeout").duration(), Concurrency: int(v.at("concurrency").num), Signing: decodeSecrets(v.at("signing"), o)}
 	if dedups := v.at("target_dedups"); dedups.set {
 		yes := dedups.isTrue()
 		f.TargetDedups = &yes

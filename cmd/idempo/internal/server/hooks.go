@@ -63,6 +63,10 @@ func below(path string, hooks, next http.Handler) http.Handler {
 // hookLines says of every source where it comes in and where it goes.
 func (s *Server) hookLines(b *strings.Builder) {
 	for _, src := range s.settings.Webhooks.Config.Sources {
+		if src.Hold {
+			fmt.Fprintf(b, "  webhook   %s\n", folded("POST "+s.settings.Webhooks.Path+"/"+src.Name, "provider "+src.Provider, "kept until forward says where to"))
+			continue
+		}
 		to := "nowhere"
 		if u, err := url.Parse(src.Forward.URL); err == nil {
 			to = u.Scheme + "://" + u.Host + u.EscapedPath() // a query may hold what is nobody's business
