@@ -63,7 +63,7 @@ func (a *app) webhooksShowCommand() *cobra.Command {
 				case (body || raw) && it.Unreadable != nil:
 					return &failure{exit: exitNo, code: "result_unreadable", message: "its body is encrypted under " + it.Sealed + ", and that key is not at hand", hint: "configure it in security.encryption_keys"}
 				case (body || raw) && it.Body == nil:
-					return &failure{exit: exitNo, code: "gone", message: "its body was deleted at " + hookTime(it.BodyUntil) + ", as body_retention says"}
+					return &failure{exit: exitNo, code: "body_deleted", message: "its body was deleted at " + hookTime(it.BodyUntil) + ", as body_retention says"}
 				case raw:
 					_, err = a.out.Write(it.Body)
 					return err

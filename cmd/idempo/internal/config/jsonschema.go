@@ -52,7 +52,7 @@ func schemaOf(f *field) map[string]any {
 		s = map[string]any{"not": map[string]any{}}
 	case f.kind == section:
 		if s = objectOf(f); f.words != nil {
-			s = map[string]any{"anyOf": []any{s, map[string]any{"enum": f.words}}}
+			s["type"], s["pattern"] = []any{"object", "string"}, "^("+strings.Join(f.words, "|")+")$" // a pattern is about text alone
 		}
 	case f.kind == mapping:
 		s = map[string]any{"type": "object", "additionalProperties": schemaOf(f.item)}
