@@ -36,7 +36,7 @@ var (
 )
 
 // keep stores the events of a verified request and answers.
-func (r *Receiver) keep(req *http.Request, e *endpoint, body []byte, got Accepted, now time.Time) answer {
+func (r *Receiver) keep(req *http.Request, e *endpoint, body []byte, got Accepted, now time.Time, budget time.Duration) answer {
 	a := answer{Reply: e.success(body), secret: got.Verdict.SecretID, outcome: "stored"}
 	if e.v.source.MissingID == "refuse" && slices.ContainsFunc(got.Delivery.Events, func(ev Event) bool { return ev.Parked == ParkedNoID }) {
 		return plainly(http.StatusBadRequest, "refused")
@@ -45,7 +45,7 @@ func (r *Receiver) keep(req *http.Request, e *endpoint, body []byte, got Accepte
 		return a
 	}
 	// Detached: a sender that hangs up now must not undo what its next attempt would find.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(req.Context()), r.cfg.AnswerBudget)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(req.Context()), budget)
 	defer cancel()
 	in := &ingest{r: r, e: e, req: req, got: got, id: receiptID(now)}
 	if in.known(ctx) {

@@ -32,6 +32,8 @@ type Config struct {
 	ReadTimeout time.Duration
 	// AnswerBudget is how long storing may take; then 503. Default 2s.
 	AnswerBudget time.Duration
+	// RespondBudget is how long the first answer to an interaction of a chat may take, from its arrival. Default 2.5s.
+	RespondBudget time.Duration
 	// Workers run events, for each source. Default 8.
 	Workers int
 	// Lease is how long an event waits that a vanished worker had; a worker that works for longer is fenced off. Default 30s.
@@ -85,6 +87,7 @@ type endpoint struct {
 	again    sightings
 	mu       sync.RWMutex
 	handlers map[string]HandlerFunc // by type; "*" takes the rest
+	respond  RespondFunc            // answers interactions
 	refetch  HandlerFunc            // loads what is true
 	target   *target                // nil: handlers
 	greeted  bucket
@@ -97,6 +100,7 @@ func New(c Config) (*Receiver, error) {
 	c.MaxBuffered = cmp.Or(c.MaxBuffered, 64<<20)
 	c.ReadTimeout = cmp.Or(c.ReadTimeout, 10*time.Second)
 	c.AnswerBudget = cmp.Or(c.AnswerBudget, 2*time.Second)
+	c.RespondBudget = cmp.Or(c.RespondBudget, 2500*time.Millisecond)
 	c.Workers = cmp.Or(c.Workers, 8)
 	c.Refresh = cmp.Or(c.Refresh, 5*time.Second)
 	if c.Logger == nil {
@@ -109,7 +113,7 @@ func New(c Config) (*Receiver, error) {
 	if c.Engine == nil {
 		errs = append(errs, errors.New("webhook: Config.Engine is required"))
 	}
-	if c.Lease < 0 || c.MaxInFlight < 0 || c.MaxBuffered < 0 || c.ReadTimeout < 0 || c.AnswerBudget < 0 || c.Workers < 0 || c.Refresh < 0 {
+	if c.Lease < 0 || c.RespondBudget < 0 || c.MaxInFlight < 0 || c.MaxBuffered < 0 || c.ReadTimeout < 0 || c.AnswerBudget < 0 || c.Workers < 0 || c.Refresh < 0 {
 		errs = append(errs, errors.New("webhook: a limit of Config is negative"))
 	}
 	r := &Receiver{cfg: c, sources: map[string]*endpoint{}, confirm: safedial.NewClient(safedial.Options{Timeout: certTimeout})}
@@ -143,6 +147,9 @@ func (r *Receiver) open(e *endpoint) error {
 		r.cfg.Logger.Warn("webhook: " + w)
 	}
 	err := r.cfg.Engine.Declare(idempo.Operation{Name: e.operation, Guard: idempo.GuardAtomic, Retention: p.Retention, Tombstone: 10 * p.Retention})
+	if err == nil && (p.Handshake == HandshakeSlack || p.Handshake == HandshakeDiscord) {
+		err = r.cfg.Engine.Declare(idempo.Operation{Name: e.answerOf(), Guard: idempo.GuardAtomic, Retention: p.Retention, Tombstone: p.Retention})
+	}
 	if err != nil {
 		return fmt.Errorf("webhook %s: %w", s.Name, err)
 	}

@@ -42,7 +42,7 @@ type answer struct {
 func (r *Receiver) serve(w http.ResponseWriter, req *http.Request, name string) {
 	start := time.Now()
 	e := r.sources[name]
-	a := r.take(w, req, e)
+	a := r.take(w, req, e, start)
 	if e == nil {
 		name = ""
 	}
@@ -79,7 +79,7 @@ func plainly(status int, outcome string) answer {
 }
 
 // take is the way of a request up to its answer.
-func (r *Receiver) take(w http.ResponseWriter, req *http.Request, e *endpoint) answer {
+func (r *Receiver) take(w http.ResponseWriter, req *http.Request, e *endpoint, arrived time.Time) answer {
 	if e == nil {
 		return plainly(http.StatusNotFound, "other")
 	}
@@ -122,7 +122,20 @@ func (r *Receiver) take(w http.ResponseWriter, req *http.Request, e *endpoint) a
 	case got.Reply != nil:
 		return r.greeting(req.Context(), e, got, now)
 	}
-	return r.keep(req, e, body, got, now)
+	later, interaction := e.deferral(req, body)
+	if !interaction || len(got.Delivery.Events) != 1 {
+		return r.keep(req, e, body, got, now, r.cfg.AnswerBudget)
+	}
+	until := arrived.Add(r.cfg.RespondBudget - storeSlack)
+	a := r.keep(req, e, body, got, now, min(r.cfg.AnswerBudget, max(time.Until(until), time.Millisecond)))
+	if a.Status/100 == 2 {
+		if a.Reply = later; len(got.Delivery.Events[0].IDs) > 0 && a.outcome != "conflict" {
+			ev := got.Delivery.Events[0]
+			ev.Source, ev.Tenant, ev.Header = e.v.source.Name, e.tenant, req.Header.Clone()
+			a.Reply = r.reply(req, e, ev, later, until)
+		}
+	}
+	return a
 }
 
 // methods are those that a source takes.

@@ -21,19 +21,21 @@ type hookEventFlags struct {
 	blocked                                                 bool
 }
 
-var hookWords = [...]string{"stored", "running", "handled", "skipped", "stale", "retrying", "held", "in_doubt", "dead", "parked"}
+func hookWords() []string {
+	return []string{"stored", "running", "handled", "skipped", "stale", "retrying", "held", "in_doubt", "dead", "parked"}
+}
 
 func (e *hookEventFlags) register(a *app, c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&e.source, "source", "", "`name` of the source; without it all")
 	f.StringVar(&e.tenant, "tenant", "", "`tenant`")
-	f.StringVar(&e.status, "status", "", "`status`: "+strings.Join(hookWords[:], " "))
+	f.StringVar(&e.status, "status", "", "`status`: "+strings.Join(hookWords(), " "))
 	f.StringVar(&e.reason, "reason-code", "", "`why`: attempts permanent gone conflict suspect-replay no-id unparsable no-version stale filtered asked …")
 	f.StringVar(&e.kind, "type", "", "`type` of the event")
 	f.StringVar(&e.key, "key", "", "delivery `id` as the provider wrote it")
 	f.StringVar(&e.since, "since", "", "received at or after this `time`, or so long ago")
 	f.StringVar(&e.until, "until", "", "received before this `time`, or so long ago")
-	completeWords(c, "status", hookWords[:]...)
+	completeWords(c, "status", hookWords()...)
 	_ = c.RegisterFlagCompletionFunc("source", a.completeSources)
 }
 
@@ -76,7 +78,7 @@ func (e hookEventFlags) find(args []string) (p operator.FindHooks, err error) {
 		}
 	}
 	if e.status != "" {
-		if f := checkWord("--status", e.status, hookWords[:]...); f != nil {
+		if f := checkWord("--status", e.status, hookWords()...); f != nil {
 			return p, f
 		}
 	}

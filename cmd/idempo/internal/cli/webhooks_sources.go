@@ -131,7 +131,7 @@ func (r *sourceRow) saw(it webhook.Item) {
 	if it.Secret == "" {
 		return
 	}
-	i := slices.IndexFunc(r.Secrets, func(s secretUsed) bool { return s.ID == it.Secret })
+	i := slices.IndexFunc(r.Secrets, func(s secretUsed) bool { return s.ID == it.Secret }) // not secret: its id
 	if i < 0 {
 		i = len(r.Secrets)
 		r.Secrets = append(r.Secrets, secretUsed{ID: it.Secret})
