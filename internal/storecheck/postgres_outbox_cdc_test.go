@@ -13,7 +13,7 @@ import (
 
 func TestPostgresOutboxDebezium(t *testing.T) {
 	t.Parallel()
-	t.Run("[messages/RL26] the publication works, and each column is there", func(t *testing.T) {
+	t.Run("the publication works, and each column is there", func(t *testing.T) {
 		t.Parallel()
 		s := pgserver.Start(t, "wal_level=logical")
 		p := openSQL(t, "pgx", s.DSN(), migrated(t, s.DSN(), postgres.Options{}))

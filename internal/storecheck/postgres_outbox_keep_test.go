@@ -64,7 +64,7 @@ func TestPostgresOutboxKeep(t *testing.T) {
 		o.append("k", "young")
 		wantBodies(t, "after it", r.all(100), "young")
 	})
-	t.Run("[messages/O12] a transaction that is open in the slot is not waited for, and its event is not lost", func(t *testing.T) {
+	t.Run("a transaction that is open in the slot is not waited for, and its event is not lost", func(t *testing.T) {
 		t.Parallel()
 		o := newOpenOutbox(t)
 		r := newLogReader(t, o.p.Store, "main")
@@ -89,7 +89,7 @@ func TestPostgresOutboxKeep(t *testing.T) {
 			t.Errorf("when all is published: %+v", kept)
 		}
 	})
-	t.Run("[messages/O12] a long reader holds the slot and nothing else", func(t *testing.T) {
+	t.Run("a long reader holds the slot and nothing else", func(t *testing.T) {
 		t.Parallel()
 		o := newOpenOutbox(t)
 		r := newLogReader(t, o.p.Store, "main")
@@ -107,7 +107,7 @@ func TestPostgresOutboxKeep(t *testing.T) {
 			t.Errorf("afterwards: %+v", kept)
 		}
 	})
-	t.Run("[messages/O14] topics that no group takes stay until somebody discards them", func(t *testing.T) {
+	t.Run("topics that no group takes stay until somebody discards them", func(t *testing.T) {
 		t.Parallel()
 		o := newOpenOutbox(t)
 		log, desk := o.p.Outbox()
@@ -152,7 +152,7 @@ func TestPostgresOutboxKeep(t *testing.T) {
 			t.Errorf("a slot has %s days", span)
 		}
 	})
-	t.Run("[messages/RL27] an external group waits for its replication slot", func(t *testing.T) {
+	t.Run("an external group waits for its replication slot", func(t *testing.T) {
 		t.Parallel()
 		s := pgserver.Start(t, "wal_level=logical")
 		p := openSQL(t, "pgx", s.DSN(), migrated(t, s.DSN(), postgres.Options{}))

@@ -394,7 +394,7 @@ func TestPostgresOutboxSessions(t *testing.T) {
 	t.Parallel()
 	dsn := postgresDSN(t)
 	for _, zone := range []string{"Asia/Tokyo", "America/New_York", "UTC"} {
-		t.Run("[messages/O18] sessions in "+zone, func(t *testing.T) {
+		t.Run("sessions in "+zone, func(t *testing.T) {
 			t.Parallel()
 			o := migrated(t, dsn, postgres.Options{})
 			p := openSQL(t, "pgx", withParam(t, dsn, "timezone", zone, "default_transaction_isolation", "serializable"), o)
@@ -419,7 +419,7 @@ func TestPostgresOutboxSessions(t *testing.T) {
 			}
 		})
 	}
-	t.Run("[messages/O18] PgBouncer in transaction mode", func(t *testing.T) {
+	t.Run("PgBouncer in transaction mode", func(t *testing.T) {
 		t.Parallel()
 		through := startPooler(t, dsn)
 		opts := migrated(t, dsn, postgres.Options{})
@@ -481,7 +481,7 @@ func TestPostgresOutboxRefusedEvents(t *testing.T) {
 			t.Errorf("%s: no id", args)
 		}
 	}
-	t.Run("[messages/O19] the function refuses what Append does", func(t *testing.T) {
+	t.Run("the function refuses what Append does", func(t *testing.T) {
 		for _, topic := range []string{`null`, `''`, `'a b'`, `'a..b'`, `'.a'`, `'a.'`, `'ä'`, `repeat('a', 201)`, `e'a\n'`} {
 			bad(topic+`, 'k', 'T', null, '/s'`, "topic")
 		}
@@ -504,7 +504,7 @@ func TestPostgresOutboxRefusedEvents(t *testing.T) {
 		}
 		bad(`'t', 'k', 'T', null, '/s', headers => jsonb_build_array(jsonb_build_array('a', repeat('x', 16385)))`, "headers")
 	})
-	t.Run("[messages/O19] and takes what it takes", func(t *testing.T) {
+	t.Run("and takes what it takes", func(t *testing.T) {
 		ok(`repeat('a', 200), repeat('k', 512), repeat('x', 255), '\x00ff', '/s'`)
 		ok(`'A.b_c-9', null, 'T', null, '/s'`)
 		ok(`topic => 't', key => '', type => 'T', payload => '', source => '/s', id => '11111111-1111-4111-8111-111111111111'`)
@@ -527,7 +527,7 @@ func TestPostgresOutboxRefusedEvents(t *testing.T) {
 			}
 		}
 	})
-	t.Run("[messages/O19] a partition is the same in SQL and in Go", func(t *testing.T) {
+	t.Run("a partition is the same in SQL and in Go", func(t *testing.T) {
 		for _, e := range [][3]string{{"default", "k", ""}, {"ä", "key with ünïcode", ""}, {"t1", "1:k", ""}, {"t", "11:k", ""}, {"default", "", "0190b6a2-7c11-7a5e-8f00-0123456789ab"}} {
 			want := fmt.Sprint(outbox.PartitionOf(e[0], e[1], e[2]))
 			if got := o.one(`select idempo.outbox_partition($1, nullif($2, ''), nullif($3, '')::uuid)::text`, e[0], e[1], e[2]); got != want {
