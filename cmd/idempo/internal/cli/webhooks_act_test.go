@@ -174,7 +174,7 @@ func TestWebhookEvents(t *testing.T) {
 			t.Error(r)
 		}
 	})
-	t.Run("[webhooks/RP4] a dry run writes nothing and decides as the real one", func(t *testing.T) {
+	t.Run("a dry run writes nothing and decides as the real one", func(t *testing.T) {
 		before := fmt.Sprint(h.rows())
 		plan := h.run("webhooks", "replay", "--status", "dead", "--source", "gh", "--reason", "fixed", "--dry-run", "--json")
 		if plan.code != 0 || !strings.Contains(plan.out, `"ok":2`) || !strings.Contains(plan.out, `"dry_run":true`) {
@@ -246,7 +246,7 @@ func TestWebhookEvents(t *testing.T) {
 			t.Error("more than once")
 		}
 	})
-	t.Run("[webhooks/RP5] a conflict needs --accept, and runs under its own receipt", func(t *testing.T) {
+	t.Run("a conflict needs --accept, and runs under its own receipt", func(t *testing.T) {
 		conflict := h.rows("--status", "parked")[0].Receipt
 		if r := h.run("webhooks", "replay", conflict, "--reason", "it is right", "--yes"); r.code != 1 || !strings.Contains(r.err, "--accept") {
 			t.Error(r)
