@@ -84,6 +84,27 @@ func (e *Engine) InTx(ctx context.Context, fn func(context.Context) error) error
 	}
 }
 
+// Foresee tells a store that the keys of these requests will be begun in the transaction of ctx, so that it can look at all of
+// them in one round trip (Foreseer). It is a hint: a store that cannot does nothing, and so does a request that is not legal.
+// On error return it, so that the transaction is rolled back.
+func (e *Engine) Foresee(ctx context.Context, requests []Request) error {
+	s, ok := e.store.(Foreseer)
+	if !ok || len(requests) < 2 {
+		return nil
+	}
+	ps := make([]AcquireParams, 0, len(requests))
+	for i := range requests {
+		c := newCall(e, ctx, &requests[i], e.operation(requests[i].Key.Operation))
+		if c.check() != nil || e.place(ctx, c) != nil || !c.inTx || c.op.Guard != GuardAtomic || c.digest() != nil {
+			continue
+		}
+		ps = append(ps, c.p)
+	}
+	limit := within(ctx, e.cfg.AcquireTimeout)
+	defer limit.end(context.Canceled)
+	return e.timed(limit, "acquire", "", func() error { return s.Foresee(limit, ps) })
+}
+
 // ask looks for the record of a try whose COMMIT had no answer. nil: it did not happen, and the key is ours again.
 func (t *transaction) ask(ctx context.Context, c *Claim) error {
 	a, err := t.e.store.Acquire(ctx, c.final.completing.Won)

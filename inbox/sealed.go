@@ -87,6 +87,14 @@ func (s sealing) open(r *Receipt) {
 	}
 }
 
+// Foresee implements Foreseer, where the store does.
+func (s sealing) Foresee(ctx context.Context, ps []EnterParams) error {
+	if f, ok := s.Store.(Foreseer); ok {
+		return f.Foresee(ctx, ps)
+	}
+	return nil
+}
+
 // Enter implements Store.
 func (s sealing) Enter(ctx context.Context, p EnterParams) (Entered, error) {
 	e, err := s.Store.Enter(ctx, p)

@@ -38,6 +38,13 @@ type Store interface {
 	List(ctx context.Context, p ListParams) ([]Receipt, error)
 }
 
+// Foreseer is a store that can look at many messages at once. It is a hint: Enter says the same afterwards as without it.
+type Foreseer interface {
+	// Foresee takes the lanes of Enter calls that will follow in the transaction of ctx, and reads what they would, in one
+	// round trip where it can. Outside of a transaction it does nothing.
+	Foresee(ctx context.Context, ps []EnterParams) error
+}
+
 // Sweeper is a store that forgets. Without it receipts of finished messages stay for ever.
 type Sweeper interface {
 	// Sweep removes receipts that are past GoneAt, and of those past BodyUntil body and headers; at most p.Limit of each. It

@@ -29,6 +29,9 @@ func (in *Inbox) transact(ctx context.Context, ds []*delivery, h Handler) error 
 		return cmpKeys(a.key, b.key)
 	})
 	return in.engine.InTx(ctx, func(ctx context.Context) error {
+		if err := in.foresee(ctx, sorted); err != nil {
+			return err
+		}
 		for _, d := range sorted {
 			d.past, d.tied, d.first = false, false, ""
 			d.ent, d.run, d.fault, d.out, d.moved, d.result, d.claim, d.verdict = Entered{}, false, nil, Outcome{}, nil, idempo.Result{}, nil, answered
@@ -38,6 +41,9 @@ func (in *Inbox) transact(ctx context.Context, ds []*delivery, h Handler) error 
 			if d.verdict != answered && len(ds) > 1 {
 				return errSplit
 			}
+		}
+		if err := in.foreseeLanes(ctx, ds); err != nil {
+			return err
 		}
 		worked := false
 		for _, d := range ds {
@@ -67,6 +73,42 @@ func (in *Inbox) transact(ctx context.Context, ds []*delivery, h Handler) error 
 		}
 		return nil
 	})
+}
+
+// foresee lets the store look at the keys of a batch at once.
+func (in *Inbox) foresee(ctx context.Context, ds []*delivery) error {
+	if len(ds) < 2 {
+		return nil
+	}
+	requests := make([]idempo.Request, len(ds))
+	for i, d := range ds {
+		requests[i] = idempo.Request{Key: d.key}
+	}
+	return in.engine.Foresee(ctx, requests)
+}
+
+// foreseeLanes lets the store look at the receipts and lanes of those of a batch that have a claim.
+func (in *Inbox) foreseeLanes(ctx context.Context, ds []*delivery) error {
+	s, ok := in.store.(Foreseer)
+	if !ok || len(ds) < 2 {
+		return nil
+	}
+	var ps []EnterParams
+	for _, d := range ds {
+		if d.claim != nil {
+			ps = append(ps, d.entering())
+		}
+	}
+	return s.Foresee(ctx, ps)
+}
+
+// entering is what the store is asked of d.
+func (d *delivery) entering() EnterParams {
+	p := EnterParams{Tenant: d.m.Tenant, Subscriber: d.in.o.Subscriber, Key: d.rkey}
+	if d.order != OrderNone {
+		p.Lane = d.m.Lane
+	}
+	return p
 }
 
 // errSplit ends a batch in which a message neither runs nor is done already: they are handled one by one.
@@ -122,10 +164,7 @@ func (s Status) with(reason string) string { return string(s) + ": " + reason }
 
 // enter looks at receipt and lane of a claimed message. ok says that it is to be performed; else d has its verdict.
 func (d *delivery) enter(ctx context.Context) (ok bool, err error) {
-	p := EnterParams{Tenant: d.m.Tenant, Subscriber: d.in.o.Subscriber, Key: d.rkey}
-	if d.order != OrderNone {
-		p.Lane = d.m.Lane
-	}
+	p := d.entering()
 	if d.ent, err = d.in.store.Enter(ctx, p); err != nil {
 		return false, err
 	}

@@ -185,8 +185,11 @@ func (s *Store) claimAtomic(ctx context.Context, t *session, p idempo.AcquirePar
 		return a, decided, err
 	}
 	var r rows
-	l, err := s.lockAndRead(ctx, t, p, ids, &r)
-	if err != nil {
+	var l locking
+	var err error
+	if f, ok := t.taken(p.Key.Tenant, p.Key.Operation, ids[0]); ok {
+		l, r = f.l, f.r
+	} else if l, err = s.lockAndRead(ctx, t, p, ids, &r); err != nil {
 		return idempo.Acquired{}, busy, err
 	}
 	if r.alias {
@@ -232,40 +235,49 @@ type locking struct {
 	locked *bool // nil: not needed
 	now    time.Time
 	server time.Time // when it started
+	start  int64     // of the transaction
 }
 
 // lockAndRead sends the lock statement and, behind it, the read that counts; both in the flight of BEGIN where t is not
 // begun yet. t is locked.
 func (s *Store) lockAndRead(ctx context.Context, t *session, p idempo.AcquireParams, ids []string, r *rows) (l locking, err error) {
+	statements := []Statement{s.locking(t, p, ids, &l, t.tx == nil), s.reading(r, p.Key, ids, p.Now)}
+	if err = s.inSession(ctx, t, &l, statements...); err == nil {
+		err = s.servers.check(l.server, func(st Statement) error { return s.port.Run(ctx, t.tx, st) }, s.q)
+	}
+	return l, err
+}
+
+// inSession runs statements in t, and begins t with them where it is not begun yet; then l is what the first one answers.
+func (s *Store) inSession(ctx context.Context, t *session, l *locking, statements ...Statement) error {
+	if t.tx != nil {
+		return s.port.Run(ctx, t.tx, statements...)
+	}
+	tx, err := s.port.Begin(ctx, statements...)
+	if err == nil {
+		t.tx, t.start = tx, l.start
+	}
+	return err
+}
+
+// locking is the lock statement of p, whose answer goes to l. first: the transaction begins with it.
+func (s *Store) locking(t *session, p idempo.AcquireParams, ids []string, l *locking, first bool) (st Statement) {
 	extra := []any{"tenant_id", p.Key.Tenant, "operation", p.Key.Operation, "now", clock(p.Now)}
-	if t.tx == nil {
+	if first {
 		extra = append(extra, "idle", s.o.idle())
 	}
-	var st Statement
 	if len(ids) == 1 {
 		st = s.q["lock"].with(nil, append(extra, "idempotency_key", []byte(ids[0]), "lock", s.lock(p.Key, ids[0]))...)
 	} else {
 		st = s.q["lock_many"].with(nil, append(extra, "digests", digests(ids), "locks", s.locks(p.Key, ids))...)
 	}
-	var start int64
 	st.Row = func(scan func(...any) error) error {
 		var set string
-		err := scan(&set, &start, &l.locked, &l.now, &l.server)
+		err := scan(&set, &l.start, &l.locked, &l.now, &l.server)
 		l.now = l.now.UTC()
 		return err
 	}
-	read := s.reading(r, p.Key, ids, p.Now)
-	if t.tx != nil {
-		err = s.port.Run(ctx, t.tx, st, read)
-	} else if tx, began := s.port.Begin(ctx, st, read); began == nil {
-		t.tx, t.start = tx, start
-	} else {
-		err = began
-	}
-	if err == nil {
-		err = s.servers.check(l.server, func(st Statement) error { return s.port.Run(ctx, t.tx, st) }, s.q)
-	}
-	return l, err
+	return st
 }
 
 // claimRow is the Row of the claim statements: whether the row was won, a record that was there, the clock, and for

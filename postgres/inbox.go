@@ -57,22 +57,40 @@ func (r receipts) run(ctx context.Context, op string, statements ...Statement) e
 	return nil
 }
 
+// entering is an Enter on its way.
+type entering struct {
+	e   inbox.Entered
+	own read
+}
+
 // Enter implements inbox.Store.
 func (r receipts) Enter(ctx context.Context, p inbox.EnterParams) (inbox.Entered, error) {
-	var e inbox.Entered
-	var own read
-	var all []Statement
+	t := carried(ctx)
+	if p.Lane != "" && t == nil {
+		return inbox.Entered{}, misuse("enter", idempo.Key{}, "a lane is entered in a transaction")
+	}
+	if t != nil {
+		if e := t.entered(p); e != nil {
+			return e.answer(), nil
+		}
+	}
+	var e entering
+	if err := r.run(ctx, "enter", r.entering(p, &e)...); err != nil {
+		return inbox.Entered{}, err
+	}
+	return e.answer(), nil
+}
+
+// entering returns the statements of an Enter; what they say goes to e.
+func (r receipts) entering(p inbox.EnterParams, e *entering) (all []Statement) {
 	args := []any{"tenant_id", p.Tenant, "subscriber", p.Subscriber, "receipt_key", []byte(p.Key), "lane", []byte(p.Lane), "now", clock(p.Now)}
 	if p.Lane != "" {
-		if carried(ctx) == nil {
-			return inbox.Entered{}, misuse("enter", idempo.Key{}, "a lane is entered in a transaction")
-		}
 		key := idempo.Key{Tenant: p.Tenant, Operation: "lane of " + p.Subscriber}
 		lock := r.s.q["lane_enter"].with(nil, "lock", r.s.lock(key, p.Lane))
 		lock.Row = func(scan func(...any) error) error {
 			var got bool
 			err := scan(&got)
-			e.Busy = !got
+			e.e.Busy = !got
 			return err
 		}
 		all = append(all, lock)
@@ -82,35 +100,37 @@ func (r receipts) Enter(ctx context.Context, p inbox.EnterParams) (inbox.Entered
 		lane.Row = func(scan func(...any) error) error {
 			var version []byte
 			var created, changed *time.Time
-			err := scan(&e.Now, &version, &created, &changed, &e.Blocked)
-			e.Now, e.Version, e.CreatedAt, e.ChangedAt = e.Now.UTC(), string(version), utc(created), utc(changed)
+			err := scan(&e.e.Now, &version, &created, &changed, &e.e.Blocked)
+			e.e.Now, e.e.Version, e.e.CreatedAt, e.e.ChangedAt = e.e.Now.UTC(), string(version), utc(created), utc(changed)
 			return err
 		}
 		all = append(all, lane)
 	}
 	if p.Key != "" {
 		st := r.s.q["receipt"].with(nil, args...)
-		st.Row = own.row()
+		st.Row = e.own.row()
 		all = append(all, st)
 	}
-	if err := r.run(ctx, "enter", all...); err != nil {
-		return inbox.Entered{}, err
+	return all
+}
+
+func (e *entering) answer() inbox.Entered {
+	if !e.own.now.IsZero() {
+		e.e.Now = e.own.now
 	}
-	if !own.now.IsZero() {
-		e.Now = own.now
+	if e.e.Busy {
+		return inbox.Entered{Busy: true, Now: e.e.Now}
 	}
-	if e.Busy {
-		return inbox.Entered{Busy: true, Now: e.Now}, nil
+	if len(e.own.found) > 0 {
+		e.e.Receipt = &e.own.found[0]
 	}
-	if len(own.found) > 0 {
-		e.Receipt = &own.found[0]
-	}
-	return e, nil
+	return e.e
 }
 
 // Put implements inbox.Store.
 func (r receipts) Put(ctx context.Context, p inbox.PutParams) (inbox.Stored, error) {
 	rc, m := p.Receipt, sqlkit.MessageValues(p.Receipt.Message)
+	carried(ctx).changed(rc.Message.Lane, rc.Key)
 	args := []any{"tenant_id", rc.Message.Tenant, "subscriber", rc.Subscriber, "receipt_key", []byte(rc.Key), "rev", p.Rev, "status", string(rc.Status),
 		"reason", rc.Reason, "holds", rc.Holds, "source", m[0], "message_id", m[1], "message_type", m[2], "lane", m[3], "version", m[4], "headers", m[5],
 		"body", m[6], "position", m[7], "message_at", m[8], "attempts", int64(rc.Attempts), "failures", sqlkit.Bytes(sqlkit.Failures(rc.Failures)),
@@ -164,6 +184,7 @@ func (r receipts) Leave(ctx context.Context, p inbox.LeaveParams) error {
 	default:
 		add("lane_wake")
 	}
+	carried(ctx).changed(p.Lane, p.Key)
 	return r.run(ctx, "leave", all...)
 }
 

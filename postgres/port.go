@@ -40,6 +40,12 @@ type Port interface {
 	Rollback(ctx context.Context, tx PortTx, statements ...Statement) error
 }
 
+// Pipeline is a Port that sends many statements in one flight. Only over such a one is it worth to look ahead.
+type Pipeline interface {
+	// Alive returns why tx cannot be used any more, nil while it can. It sends nothing.
+	Alive(tx PortTx) error
+}
+
 // PortError is what a Port returns: whether a statement may have reached the server without an answer that counts, and
 // the driver's error.
 type PortError struct {

@@ -27,6 +27,9 @@ type session struct {
 	broken  error // why it cannot commit
 	changes []*change
 	queue   []Statement // sent together with COMMIT
+
+	foreseen map[idempo.Key]*foreseen
+	entries  map[entry]*entering
 }
 
 // change is one key of a session: what stands in the table, and what the transaction makes of it.

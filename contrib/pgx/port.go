@@ -52,6 +52,19 @@ func (p port) Run(ctx context.Context, tx postgres.PortTx, statements ...postgre
 	return postgres.ErrForeignTx
 }
 
+// Alive implements postgres.Pipeline.
+func (p port) Alive(tx postgres.PortTx) error {
+	if t, ok := tx.(*transaction); ok {
+		if err := t.usable(); err != nil {
+			return &postgres.TxError{Code: "tx_ended", Err: err}
+		}
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		return t.failed // by a statement of the work, whether or not it told anybody
+	}
+	return postgres.ErrForeignTx // a caller's own: its end cannot be seen
+}
+
 // send sends statements in one flight and reads every answer.
 func send(ctx context.Context, to sender, statements []postgres.Statement) error {
 	if len(statements) == 1 {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/idempo/idempo"
 	idempgx "github.com/idempo/idempo/contrib/pgx"
+	"github.com/idempo/idempo/inbox"
 	"github.com/idempo/idempo/internal/storecheck/pgserver"
 	"github.com/idempo/idempo/postgres"
 )
@@ -139,6 +140,39 @@ func TestPostgresFlights(t *testing.T) {
 	measure("a failing result is there", 1, func() { look(fails) })
 	if n := p.count(t, `select count(*) from SCHEMA.effects`); n != 2 {
 		t.Errorf("%d effects, want those of the two that did not fail", n)
+	}
+}
+
+// A batch of messages asks for its keys in one flight and for its lanes in another; the rest is the handlers' own.
+func TestPostgresBatchFlights(t *testing.T) {
+	t.Parallel()
+	dsn := postgresDSN(t)
+	p, flights := counted(t, dsn, migrated(t, dsn, postgres.Options{}))
+	in, err := inbox.New(pgEngine(t, p), inbox.Options{Subscriber: "billing"})
+	must(t, err)
+	const messages = 20
+	batch := func(name string) (sent int) {
+		t.Helper()
+		var ms []inbox.Message
+		for i := range messages {
+			ms = append(ms, inbox.Message{Source: "shop", ID: fmt.Sprint(name, i), Lane: fmt.Sprint("lane ", i/2), Attempt: 1, Body: []byte("x")})
+		}
+		before := *flights
+		outs, err := in.HandleBatch(t.Context(), ms, func(ctx context.Context, m inbox.Message) error { return p.effect(ctx, m.ID) })
+		must(t, err)
+		for i, o := range outs {
+			if o.Status != inbox.StatusDone {
+				t.Fatalf("message %d: %+v", i, o)
+			}
+		}
+		return *flights - before
+	}
+	batch("the connection learns each statement ")
+	if n := batch("counted "); n != messages+3 {
+		t.Errorf("%d flights for %d messages, want one each and three more", n, messages)
+	}
+	if n := p.count(t, `select count(*) from SCHEMA.effects`); n != 2*messages {
+		t.Errorf("%d effects", n)
 	}
 }
 
