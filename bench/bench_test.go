@@ -56,7 +56,7 @@ func TestEveryMeasureRuns(t *testing.T) {
 		{"[stores/E30] claims in a store that has grown", "E30"}, {"[stores/E31] a key beside a crowd at another", "E31"}, {"[stores/E32] claims beside a sweep", "E32"},
 		{"[stores/E38] waiters", "E38"}, {"[stores/E39] running claims", "E39"},
 		{"[security/SEC47] [security/SEC90] a tenant beside one that floods", "SEC90"}, {"[security/SEC91] encryption", "SEC91"},
-		{"[webhooks/W52] verifying beside the bare HMAC", "W52"}, {"[security/SEC92] quotas", "SEC92"}, {"[security/SEC94] two digest keys", "SEC94"},
+		{"[messages/I37] [messages/I38] an inbox beside a guard by hand", "I37"}, {"[webhooks/W52] verifying beside the bare HMAC", "W52"}, {"[security/SEC92] quotas", "SEC92"}, {"[security/SEC94] two digest keys", "SEC94"},
 	} {
 		t.Run(row.cite, func(t *testing.T) {
 			if !seen[row.id] && !(row.id == "P53" && testing.Short()) {

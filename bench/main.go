@@ -38,10 +38,34 @@ type result struct {
 
 func measures() []measure {
 	return []measure{
-		{"E35 H50", atomicPgx}, {"E35 H50", atomicPgxOne}, {"E35", atomicSQL}, {"E35", atomicSQLite}, {"E35 MySQL", atomicMySQL},
-		{"E36", leasedPgx}, {"E34 H52", replayPgx}, {"E33 H51 H52", flightsPgx},
-		{"E37 P52", claimsSQLite}, {"H53", allocations}, {"E40", recordSizes}, {"SEC91 SEC92 SEC94", secureEngines}, {"M9", signals}, {"SEC47 SEC90", neighbours}, {"E30", growth}, {"E31", strangers}, {"E32", interference}, {"E32", migrating}, {"E38", waiters}, {"E39", running}, {"P50 P51", proxied}, {"SEC93", headCheck}, {"P53", gatewayMemory}, {"W52", verification}, {"peer", fiberPeer},
-		{"RL29", relays}, {"O21", appends},
+		{"E35 H50", atomicPgx},
+		{"E35 H50", atomicPgxOne},
+		{"E35", atomicSQL},
+		{"E35", atomicSQLite},
+		{"E35 MySQL", atomicMySQL},
+		{"E36", leasedPgx},
+		{"E34 H52", replayPgx},
+		{"E33 H51 H52", flightsPgx},
+		{"E37 P52", claimsSQLite},
+		{"H53", allocations},
+		{"E40", recordSizes},
+		{"SEC91 SEC92 SEC94", secureEngines},
+		{"M9", signals},
+		{"SEC47 SEC90", neighbours},
+		{"E30", growth},
+		{"E31", strangers},
+		{"E32", interference},
+		{"E32", migrating},
+		{"E38", waiters},
+		{"E39", running},
+		{"P50 P51", proxied},
+		{"SEC93", headCheck},
+		{"P53", gatewayMemory},
+		{"W52", verification},
+		{"I37 I38", messages},
+		{"peer", fiberPeer},
+		{"RL29", relays},
+		{"O21", appends},
 	}
 }
 
