@@ -84,11 +84,18 @@ func (e *Engine) InTx(ctx context.Context, fn func(context.Context) error) error
 	}
 }
 
-// Foresee tells a store that the keys of these requests will be begun in the transaction of ctx, so that it can look at all of
-// them in one round trip (Foreseer). It is a hint: a store that cannot does nothing, and so does a request that is not legal.
-// On error return it, so that the transaction is rolled back.
+// foreseer is a Transactor that can look at many keys at once. Foresee takes the locks of atomic claims that will follow in the
+// transaction of ctx, and reads what stands in their way, in one round trip. It is a hint: whoever begins a key in the same
+// transaction afterwards gets the same answer as without it; outside of a transaction it does nothing.
+type foreseer interface {
+	Foresee(ctx context.Context, ps []AcquireParams) error
+}
+
+// Foresee tells a store that the keys of these requests will be begun in the transaction of ctx. A store that has a method
+// Foresee(context.Context, []AcquireParams) error looks at all of them in one round trip; with every other nothing happens. It
+// is a hint, so a request that is not legal is passed over. An error is to be returned: the transaction must be rolled back.
 func (e *Engine) Foresee(ctx context.Context, requests []Request) error {
-	s, ok := e.store.(Foreseer)
+	s, ok := e.store.(foreseer)
 	if !ok || len(requests) < 2 {
 		return nil
 	}

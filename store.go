@@ -76,15 +76,6 @@ type Joiner interface {
 	Joined(ctx context.Context) (tx, own bool, err error)
 }
 
-// Foreseer is a Transactor that can look at many keys at once. It is a hint: whoever begins a key in the same transaction
-// afterwards gets the same answer as without it.
-type Foreseer interface {
-	// Foresee takes the locks of atomic claims that will follow in the transaction of ctx, and reads what stands in their
-	// way, in one round trip where it can. Outside of a transaction it does nothing. On error the transaction is to be
-	// rolled back.
-	Foresee(ctx context.Context, ps []AcquireParams) error
-}
-
 // Sweeper removes what is over. Without it the store expires by itself.
 type Sweeper interface {
 	// Sweep makes at most one batch of overdue changes in one short transaction, the oldest first: results to

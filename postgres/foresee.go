@@ -8,10 +8,7 @@ import (
 	"github.com/idempo/idempo/internal/sqlkit"
 )
 
-var (
-	_ idempo.Foreseer = (*Store)(nil)
-	_ inbox.Foreseer  = receipts{}
-)
+var _ inbox.Foreseer = receipts{}
 
 // foreseen is what one flight for many keys said of one of them: exactly what its claim would have asked for itself. It is
 // used once.
@@ -43,7 +40,7 @@ func (t *session) taken(tenant, operation, id string) (*foreseen, bool) {
 	return f, ok
 }
 
-// Foresee implements idempo.Foreseer: the locks and reads of all claims in one flight, where the port has such (idempgx); else
+// Foresee is what idempo.Engine.Foresee asks for: the locks and reads of all claims in one flight, where the port has such (idempgx); else
 // it does nothing. What is read stays true: whoever else wants such a key meets its lock.
 func (s *Store) Foresee(ctx context.Context, ps []idempo.AcquireParams) error {
 	t, err := s.enter(ctx, "acquire", idempo.Key{})
