@@ -105,18 +105,18 @@ func relayCrowd(k *K) {
 			switch i % 3 {
 			case 0: // one dies
 				kill := p.doomed(p.pub, o)
-				p.await("something of it", p.more())
+				k.until("something of it", p.more(stop))
 				kill()
 			case 1: // one leaves
 				r := p.relay(k.Again, p.pub, o)
-				p.await("something of it", p.more())
+				k.until("something of it", p.more(stop))
 				r.stop()
 				k.ok(r.ended())
 			default: // two stay for a while
 				a, b := p.relay(k.Store, p.pub, o), p.relay(k.Again, p.pub, o)
-				p.await("something of them", p.more())
+				k.until("something of them", p.more(stop))
 				a.stop()
-				p.await("something of the other", p.more())
+				k.until("something of the other", p.more(stop))
 				b.stop()
 			}
 		}
@@ -131,9 +131,6 @@ func relayCrowd(k *K) {
 	p.published(n)
 	close(stop)
 	stay := p.relay(k.Store, p.pub, o)
-	for range 40 { // who waits in the crowd for something more gets it
-		p.append(p.event("end", ""))
-	}
 	all.Wait()
 	k.until("the end of the backlog", func() bool {
 		return len(p.list(outbox.StatePending, outbox.StateQueued, outbox.StateWaiting, outbox.StateDead)) == 0
@@ -148,10 +145,17 @@ func relayCrowd(k *K) {
 	}
 }
 
-// more returns a condition that is true once something was sent after the call, or everything was long ago.
-func (p *post) more() func() bool {
+// more returns a condition that is true once something was sent after the call, or over is closed: nothing more comes.
+func (p *post) more(over <-chan struct{}) func() bool {
 	n := len(p.pub.Sent())
-	return func() bool { return len(p.pub.Sent()) > n }
+	return func() bool {
+		select {
+		case <-over:
+			return true
+		default:
+			return len(p.pub.Sent()) > n
+		}
+	}
 }
 
 func relayFrozen(k *K) {
