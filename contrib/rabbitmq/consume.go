@@ -86,11 +86,16 @@ func Consume(ctx context.Context, dial DialFunc, in *inbox.Inbox, h inbox.Handle
 	return feed.Close() // acknowledges on the connection that is still open
 }
 
+const setupBudget = 10 * time.Second // for the server to begin to deliver
+
 // errStopped says that the feed takes no more.
 var errStopped = errors.New("idemrabbitmq: stopped")
 
 // session consumes on one connection until it, or ctx, ends. It leaves the connection open.
 func session(ctx context.Context, conn *amqp.Connection, in *inbox.Inbox, feed *inbox.Feed, o Options) error {
+	// A server that is just starting may take a consumer and not answer, while it keeps the connection alive.
+	impatient := time.AfterFunc(setupBudget, func() { _ = conn.CloseDeadline(time.Now()) })
+	defer impatient.Stop()
 	ch, err := conn.Channel()
 	if err != nil {
 		return shown("cannot open a channel", err)
@@ -103,6 +108,7 @@ func session(ctx context.Context, conn *amqp.Connection, in *inbox.Inbox, feed *
 	if err != nil {
 		return shown("cannot consume", err)
 	}
+	impatient.Stop()
 	beside, cancel := context.WithCancel(ctx)
 	var asking sync.WaitGroup
 	defer asking.Wait()
