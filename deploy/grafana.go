@@ -3,6 +3,7 @@ package deploy
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 )
 
 // panel is one picture: what it asks, and in which unit.
@@ -134,9 +135,7 @@ func Grafana() ([]byte, error) {
 	}
 	variable := func(name, label, kind string, more object) object {
 		v := object{"name": name, "label": label, "type": kind, "hide": 0, "skipUrlSync": false}
-		for k, one := range more {
-			v[k] = one
-		}
+		maps.Copy(v, more)
 		return v
 	}
 	all := object{

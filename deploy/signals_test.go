@@ -126,7 +126,7 @@ func TestAlerts(t *testing.T) {
 	t.Run("[operations/M13] promtool accepts the rules, and each alert fires and is silent at its border", func(t *testing.T) {
 		t.Parallel()
 		promtool := tool(t, "promtool", "prometheus")
-		var tests string
+		var tests strings.Builder
 		for _, args := range [][]string{{"check", "rules", "rules.yml"}, {"test", "rules", "rules_test.yml"}, {"test", "rules", "rules_days_test.yml"}} {
 			cmd := exec.CommandContext(t.Context(), promtool, args...)
 			cmd.Dir = "prometheus"
@@ -134,7 +134,7 @@ func TestAlerts(t *testing.T) {
 				t.Errorf("promtool %v: %v\n%s", args, err, out)
 			}
 			if args[0] == "test" {
-				tests += read(t, "prometheus/"+args[2])
+				tests.WriteString(read(t, "prometheus/"+args[2]))
 			}
 		}
 		if len(all) < 17 {
@@ -142,7 +142,7 @@ func TestAlerts(t *testing.T) {
 		}
 		for _, a := range all {
 			fires, silent := 0, 0
-			for _, one := range strings.Split(tests, "  - name: ")[1:] {
+			for _, one := range strings.Split(tests.String(), "  - name: ")[1:] {
 				if !strings.Contains(one, "alertname: "+a.name+"\n") {
 					continue
 				}

@@ -47,10 +47,7 @@ const seenFor = 5 * time.Second
 // written yet; of this one alone where the store keeps no counters. Any number of callers cost one query in five seconds. On
 // error it returns what this process has counted as well.
 func (m *Meter) Measure(ctx context.Context, w Window) (Measured, error) {
-	i := slices.IndexFunc(Windows(), func(o Window) bool { return o.Bar == w.Bar })
-	if i < 0 {
-		i = 0
-	}
+	i := max(slices.IndexFunc(Windows(), func(o Window) bool { return o.Bar == w.Bar }), 0)
 	w = Windows()[i]
 	m.mu.Lock()
 	m.fold()

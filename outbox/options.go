@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path"
+	"slices"
 	"strings"
 	"time"
 )
@@ -171,10 +172,8 @@ func (o RelayOptions) check() (errs []error) {
 		}
 	}
 	word := func(name, v string, known ...string) {
-		for _, k := range known {
-			if v == k {
-				return
-			}
+		if slices.Contains(known, v) {
+			return
 		}
 		bad("%s %q: one of %q", name, v, known)
 	}

@@ -3,6 +3,7 @@ package storetest
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -125,9 +126,7 @@ func asideFenced(k *K) {
 	}
 	rows = r.read()
 	old := map[int]outbox.Place{}
-	for i, at := range r.places {
-		old[i] = at
-	}
+	maps.Copy(old, r.places)
 	r.now = r.now.Add(lease + time.Second)
 	h := r.own("two")
 	if h.Total == 1 {

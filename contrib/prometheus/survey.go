@@ -1,6 +1,7 @@
 package idemprometheus
 
 import (
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -138,10 +139,8 @@ func (m *Metrics) seen(of func(string) *surveyed) {
 }
 
 func state(s idempo.State) string {
-	for _, known := range operator.States() {
-		if s == known {
-			return string(s)
-		}
+	if slices.Contains(operator.States(), s) {
+		return string(s)
 	}
 	return other
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -70,9 +71,7 @@ func (q *queue) Receive(ctx context.Context, most int) (out []queues.SQSMessage,
 	for ctx.Err() == nil {
 		for _, h := range q.next(most) {
 			m := queues.SQSMessage{ID: h.ID, ReceiptHandle: h.handle, Body: h.Body, Attributes: map[string]string{"ApproximateReceiveCount": fmt.Sprint(h.count)}}
-			for k, v := range h.SQSMessage.Attributes {
-				m.Attributes[k] = v
-			}
+			maps.Copy(m.Attributes, h.SQSMessage.Attributes)
 			out = append(out, m)
 		}
 		if len(out) > 0 {

@@ -55,11 +55,12 @@ func TestParse(t *testing.T) {
 		}
 	})
 	t.Run("aliases that multiply", func(t *testing.T) {
-		text := "a0: &a0 [x]\n"
+		var text strings.Builder
+		text.WriteString("a0: &a0 [x]\n")
 		for i := range 30 {
-			text += fmt.Sprintf("a%d: &a%d [*a%d, *a%d]\n", i+1, i+1, i, i)
+			text.WriteString(fmt.Sprintf("a%d: &a%d [*a%d, *a%d]\n", i+1, i+1, i, i))
 		}
-		if _, err := Parse("d.yaml", []byte(text)); err != nil {
+		if _, err := Parse("d.yaml", []byte(text.String())); err != nil {
 			t.Error(err) // each is one node, however often it is used
 		}
 	})
