@@ -72,7 +72,7 @@ func New(o Options) (*Publisher, error) {
 		check(fmt.Sprintf("Topics[%q]", topic), text)
 	}
 	if o.Timeout < 0 || o.Concurrency < 0 {
-		errs = append(errs, errors.New("Timeout or Concurrency is negative"))
+		errs = append(errs, errors.New("a negative Timeout or Concurrency"))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("httppublish: %w", err)

@@ -1,12 +1,10 @@
 package outbox
 
 import (
-	"bytes"
 	"crypto/rand"
 	"crypto/sha1" //nolint:gosec // UUIDv5 is made of it; nothing is protected by it
 	"crypto/sha256"
 	"encoding/hex"
-	"slices"
 	"strconv"
 	"time"
 )
@@ -36,12 +34,6 @@ type Event struct {
 	Headers [][2]string
 	// Time is when it was appended, on the store's clock. Append ignores what stands here.
 	Time time.Time
-}
-
-// clone returns e without shared memory.
-func (e Event) clone() Event {
-	e.Headers, e.Payload = slices.Clone(e.Headers), bytes.Clone(e.Payload)
-	return e
 }
 
 // size is what the event costs in memory and on the wire, about.

@@ -37,7 +37,6 @@ type answers struct {
 	mu     sync.Mutex
 	list   []answer
 	closed bool
-	late   int // since the last look: twice, or after the end
 	signal chan struct{}
 }
 

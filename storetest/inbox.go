@@ -18,7 +18,7 @@ import (
 func RunInbox(t *testing.T, open func(t testing.TB) Subject, c Caps) {
 	t.Helper()
 	shared := open(t)
-	for i, one := range slices.Concat(receiptCases(), messageCases(), failureCases(), laneCases(), batchCases(), windowCases(), sealCases()) {
+	for i, one := range slices.Concat(receiptCases(), messageCases(), failureCases(), laneCases(), batchCases(), windowCases(), sealCases(), wardCases()) {
 		t.Run(one.name, func(t *testing.T) {
 			if why := one.skip(c, shared); why != "" {
 				t.Skip("skipped by caps: " + why)

@@ -56,7 +56,6 @@ type broker struct {
 	link   idempotest.Link
 	stream jetstream.Stream
 	name   string
-	stop   chan struct{}
 }
 
 func newBroker(t *testing.T, c jetstream.StreamConfig) *broker {

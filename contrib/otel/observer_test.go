@@ -88,7 +88,7 @@ func (b *bed) under(c trace.SpanContext) map[string]sdktrace.ReadOnlySpan {
 func has(s sdktrace.ReadOnlySpan, name string) string {
 	for _, a := range s.Attributes() {
 		if a.Key == attribute.Key(name) {
-			return a.Value.Emit()
+			return a.Value.String()
 		}
 	}
 	return ""
@@ -244,7 +244,7 @@ func TestSpans(t *testing.T) {
 		})
 		for _, s := range b.spans.Ended() {
 			for _, a := range s.Attributes() {
-				if strings.Contains(a.Value.Emit(), "canary") {
+				if strings.Contains(a.Value.String(), "canary") {
 					t.Errorf("%s: %v", s.Name(), a)
 				}
 			}

@@ -44,7 +44,7 @@ func Check(to string) error {
 		if near := spell.Nearest(scheme, Schemes()); near != "" && ok {
 			text += "; did you mean " + near + ":?"
 		}
-		return fmt.Errorf("%s; known are: nats:// kafka:// amqp:// amqps:// http:// https:// stdout: null:", text)
+		return fmt.Errorf("%s; known are: nats:// kafka:// amqp:// amqps:// http:// https:// stdout: and null: (no more than that)", text)
 	case scheme == "stdout", scheme == "null":
 		if rest != "" {
 			return fmt.Errorf("%s: takes nothing behind the colon", scheme)

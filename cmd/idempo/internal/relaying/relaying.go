@@ -36,7 +36,6 @@ type State struct {
 
 // Runner runs jobs beside each other: one that fails neither stops nor slows the others.
 type Runner struct {
-	mu    sync.Mutex
 	tasks []*task
 	work  sync.WaitGroup
 	stop  context.CancelFunc
