@@ -251,13 +251,16 @@ func (c *call) acquireOnce(ctx context.Context) (a Acquired, err error) {
 		// sends again by itself what it takes for lost with its connection.
 		busy = err == nil && a.Verdict == VerdictInProgress && a.Record.Token.IsZero()
 		open = open || unknown(err)
-		again := unknown(err) || busy
+		again := busy || open && err != nil // also where the last try is known to have failed: an earlier one is not
 		if !again || c.inTx || try == 3 || !sleep(c.ctx, backoff.Full(try, 20*time.Millisecond, 200*time.Millisecond)) {
-			if busy && open {
+			if again && open && !c.inTx && !unknown(err) {
 				a, err = Acquired{}, c.unconfirmed("a claim without an answer may still have the key")
 			}
 			break
 		}
+	}
+	if err == nil {
+		e.late.hurry() // the store answers
 	}
 	leased := c.p.Guard == GuardLeased && c.p.Due.IsZero() && c.p.Issue == 0
 	if leased && err == nil && a.Verdict == VerdictRun && time.Since(c.sent) >= c.op.patience() {

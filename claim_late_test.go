@@ -3,6 +3,7 @@ package idempo_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -121,6 +122,43 @@ func TestLateClaims(t *testing.T) {
 		b, err := e.Do(t.Context(), request("send", "k", "1"), l.outside(okResult, nil))
 		wantVerdict(t, b, err, idempo.VerdictRun)
 		l.want(t, 1)
+	})
+	bubble("[stores/CT15] a lost answer stays open where every later try is known to have failed, and the key is given back as soon as the store answers", func(t *testing.T) {
+		s := newFaulty()
+		var gone atomic.Bool
+		gone.Store(true)
+		s.after = func(op string, n int) error {
+			if op == "acquire" && n == 1 {
+				return away(true)
+			}
+			return nil
+		}
+		s.before = func(op string, n int) error {
+			if gone.Load() && (op != "acquire" || n > 1) {
+				return away(false)
+			}
+			return nil
+		}
+		e := engineOn(t, s, idempo.Config{}, leasedOp)
+		var l ledger
+		_, err := e.Do(t.Context(), request("send", "k", "1"), l.outside(okResult, nil))
+		if !errors.Is(err, idempo.ErrUnavailable) || !idempo.MayHaveHappened(err) {
+			t.Errorf("%v, want unavailable and unknown", err)
+		}
+		l.want(t, 0)
+		time.Sleep(10 * time.Minute) // the pauses have grown to their longest
+		gone.Store(false)
+		_, err = e.Do(t.Context(), request("send", "other", "1"), l.outside(okResult, nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		b, err := e.Do(t.Context(), request("send", "k", "1"), l.outside(okResult, nil))
+		wantVerdict(t, b, err, idempo.VerdictRun)
+		if b.Record.Attempt != 2 {
+			t.Errorf("attempt %d: void, the first claim is not there", b.Record.Attempt)
+		}
+		l.want(t, 2)
 	})
 	bubble("[stores/E7] a key that somebody unknown has open is asked for three times more, and then in progress", func(t *testing.T) {
 		s := &busyStore{faulty: newFaulty(), busy: func(int) bool { return true }}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/idempo/idempo/internal/backoff"
@@ -83,6 +84,22 @@ type late struct {
 	bytes int64
 	idle  chan struct{} // closed when the worker stops; nil: none works
 	quit  context.CancelFunc
+	soon  chan struct{} // the worker is not to wait; nil while none works
+	works atomic.Bool   // there is a worker
+}
+
+// hurry tells a worker that waits for the store that it answers, so that a key that is to be given back is not blocked for
+// longer than need be. It costs nothing while there is none.
+func (l *late) hurry() {
+	if !l.works.Load() {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	select {
+	case l.soon <- struct{}{}:
+	default:
+	}
 }
 
 func (l *late) add(w *lateWrite) {
@@ -96,18 +113,20 @@ func (l *late) add(w *lateWrite) {
 	l.bytes += w.size()
 	if l.idle == nil {
 		ctx, cancel := context.WithTimeout(context.Background(), maxLateFor)
-		l.idle, l.quit = make(chan struct{}), cancel
-		go l.work(ctx, l.idle)
+		l.idle, l.quit, l.soon = make(chan struct{}), cancel, make(chan struct{}, 1)
+		l.works.Store(true)
+		go l.work(ctx, l.idle, l.soon)
 	}
 }
 
-func (l *late) work(ctx context.Context, idle chan struct{}) {
+func (l *late) work(ctx context.Context, idle, soon chan struct{}) {
 	defer close(idle)
 	for try := 0; ; {
 		l.mu.Lock()
 		if len(l.queue) == 0 || ctx.Err() != nil {
 			l.quit()
-			l.idle = nil
+			l.idle, l.soon = nil, nil
+			l.works.Store(false)
 			l.mu.Unlock()
 			return
 		}
@@ -117,7 +136,13 @@ func (l *late) work(ctx context.Context, idle chan struct{}) {
 		_, err := w.do(one, l.e)
 		cancel()
 		if errors.Is(err, ErrUnavailable) {
-			sleep(ctx, backoff.Full(try, 100*time.Millisecond, 5*time.Second))
+			t := time.NewTimer(backoff.Full(try, 100*time.Millisecond, 5*time.Second))
+			select {
+			case <-t.C:
+			case <-soon:
+			case <-ctx.Done():
+			}
+			t.Stop()
 			try++
 			continue
 		}

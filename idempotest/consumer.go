@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -127,9 +128,13 @@ func (d *desk) consume(in *inbox.Inbox, h inbox.Handler, done func() bool) error
 			return done()
 		}
 	})
+	var stuck []string
+	if !over {
+		stuck = own()
+	}
 	stop()
 	if err = <-ended; !over {
-		d.Fatal("it takes too long")
+		d.Fatalf("it takes too long:\n%s", strings.Join(stuck, "\n\n"))
 	}
 	return err
 }

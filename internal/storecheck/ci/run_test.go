@@ -172,7 +172,7 @@ func TestWhatIsMissingIsInstalled(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	asked, err := os.ReadFile(filepath.Join(dir, "asked"))
-	if err != nil || !strings.Contains(string(asked), " gcc libc6-dev mariadb-server pgbouncer chromium\n") || strings.Contains(string(asked), "curl") {
+	if err != nil || !strings.Contains(string(asked), " gcc libc6-dev mariadb-server pgbouncer prometheus systemd chromium\n") || strings.Contains(string(asked), "curl") {
 		t.Errorf("asked for %q %v", asked, err)
 	}
 }

@@ -96,7 +96,7 @@ func (a *app) relayJobs(c *cobra.Command, r *relayFlags) (jobs []relaying.Job, e
 			store.AutoMigrate = s.Store.AutoMigrate
 		}
 		for _, one := range relays {
-			jobs = append(jobs, relaying.Job{Name: database.Name(s.Store), Relay: one, Log: log, Publish: publish.Options{Out: a.out, Logger: log},
+			jobs = append(jobs, relaying.Job{Name: database.Name(s.Store), Relay: one, Log: log, Publish: publish.Options{Out: a.out, Logger: log, Allow: s.Gateway.Outbound.Allow, Ports: s.Gateway.Outbound.Ports},
 				Open: func(ctx context.Context) (*database.Store, error) { return database.Open(ctx, store, log) }})
 		}
 	}

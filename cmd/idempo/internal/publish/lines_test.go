@@ -5,6 +5,10 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -128,14 +132,51 @@ func TestCheck(t *testing.T) {
 	ok("stdout:")
 	ok("null:")
 	ok("nats://n1:4222?prefix=shop.")
-	ok("kafka://k1:9092,k2:9092")
 	ok("amqps://user:secret@mq/shop?exchange=events")
 	ok("https://erp.example/in")
 	bad("", "is required")
+	bad("kafka://k1:9092,k2:9092", "not in this version")
 	bad("nats", "not a destination")
 	bad("nast://user:secret@h", "did you mean nats:?")
 	bad("ftp://secret", "known are: nats:// kafka://")
 	bad("stdout:secret", "takes nothing behind the colon")
 	bad("nats:secret", "write nats://HOST:PORT")
 	bad("http://%zzsecret", "write http://HOST:PORT")
+}
+
+// Events reach an HTTP target in a network that is allowed, and no other.
+func TestHTTP(t *testing.T) {
+	t.Parallel()
+	got := make(chan *http.Request, 2)
+	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { got <- r }))
+	defer target.Close()
+	u, err := url.Parse(target.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	port, err := strconv.Atoi(u.Port())
+	if err != nil {
+		t.Fatal(err)
+	}
+	publish := func(allow ...string) error {
+		t.Helper()
+		to, err := Open(t.Context(), target.URL+"/in", Options{Allow: allow, Ports: []int{port}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer to.Close(t.Context())
+		done := make(chan error, 1)
+		e := outbox.Delivery{Event: outbox.Event{ID: "0190163d-8694-739b-aea5-966c26f8ad91", Source: "/shop", Topic: "orders", Type: "OrderPaid", Payload: []byte("{}")}}
+		to.Publish(t.Context(), outbox.PublishParams{Events: []outbox.Delivery{e}, Done: func(_ int, err error) { done <- err }})
+		return <-done
+	}
+	if err := publish("127.0.0.0/8"); err != nil {
+		t.Fatal(err)
+	}
+	if r := <-got; r.URL.Path != "/in" || r.Header.Get("Ce-Id") != "0190163d-8694-739b-aea5-966c26f8ad91" {
+		t.Errorf("%s %v", r.URL, r.Header)
+	}
+	if err := publish(); err == nil || len(got) != 0 {
+		t.Errorf("a loopback target was reached without being allowed: %v", err)
+	}
 }

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
 
 	"github.com/idempo/idempo/cmd/idempo/internal/spell"
+	"github.com/idempo/idempo/httppublish"
 	"github.com/idempo/idempo/outbox"
 )
 
@@ -18,6 +20,9 @@ import (
 type Options struct {
 	Out    io.Writer    // of stdout:
 	Logger *slog.Logger // nil: none
+	// Allow are networks that http destinations may be in besides public ones, and Ports their ports; none: 80 and 443.
+	Allow []string
+	Ports []int
 	// Broken is told when what stdout: writes to is gone. It must not block.
 	Broken func(error)
 }
@@ -44,12 +49,14 @@ func Check(to string) error {
 		if near := spell.Nearest(scheme, Schemes()); near != "" && ok {
 			text += "; did you mean " + near + ":?"
 		}
-		return fmt.Errorf("%s; known are: nats:// kafka:// amqp:// amqps:// http:// https:// stdout: and null: (no more than that)", text)
+		return fmt.Errorf("%s; known are: nats:// kafka:// amqp:// amqps:// http:// https://, and stdout: or null: alone", text)
 	case scheme == "stdout", scheme == "null":
 		if rest != "" {
 			return fmt.Errorf("%s: takes nothing behind the colon", scheme)
 		}
 		return nil
+	case scheme == "kafka":
+		return errors.New("kafka: not in this version of the binary; contrib/kafka publishes from Go")
 	}
 	u, err := url.Parse(to)
 	if err != nil || u.Host == "" {
@@ -88,8 +95,26 @@ func Open(ctx context.Context, to string, o Options) (Destination, error) {
 		return openNATS(u)
 	case "amqp", "amqps":
 		return openRabbitMQ(u), nil
+	case "http", "https":
+		p, err := httppublish.New(httppublish.Options{URL: to, Allow: networks(o.Allow), Ports: o.Ports})
+		if err != nil {
+			return Destination{}, err
+		}
+		return Destination{p, func(context.Context) { p.Close() }}, nil
 	}
 	return Destination{}, fmt.Errorf("%s destinations are not in this version", scheme)
+}
+
+// networks reads what the configuration has checked: networks and single addresses.
+func networks(all []string) (out []netip.Prefix) {
+	for _, text := range all {
+		if n, err := netip.ParsePrefix(text); err == nil {
+			out = append(out, n)
+		} else if a, err := netip.ParseAddr(text); err == nil {
+			out = append(out, netip.PrefixFrom(a, a.BitLen()))
+		}
+	}
+	return out
 }
 
 // null takes everything.

@@ -15,7 +15,7 @@ func (s *Server) publish(ctx context.Context) {
 	var jobs []relaying.Job
 	for _, r := range s.settings.Relays {
 		r.Options.Observer = s.metrics
-		jobs = append(jobs, relaying.Job{Name: s.store.Name, Relay: r, Log: s.log, Publish: publish.Options{Out: io.Discard, Logger: s.log},
+		jobs = append(jobs, relaying.Job{Name: s.store.Name, Relay: r, Log: s.log, Publish: publish.Options{Out: io.Discard, Logger: s.log, Allow: s.settings.Gateway.Outbound.Allow, Ports: s.settings.Gateway.Outbound.Ports},
 			Open: func(context.Context) (*database.Store, error) { return s.store.Shared(), nil }})
 	}
 	if len(jobs) == 0 {
