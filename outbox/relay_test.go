@@ -372,6 +372,7 @@ func TestWindow(t *testing.T) {
 			_, stop := s.relay(s.store, windowed{s.pub}, outbox.RelayOptions{Observer: w, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 			s.sell(20, 20)
 			s.wait(20, 10*time.Minute)
+			synctest.Wait() // what was published is observed, too
 			if n := w.count("window_exceeded", ""); n < 5 || strings.Count(log.String(), "has forgotten its id") != 1 {
 				t.Errorf("counted %d; log:\n%s", n, log.String())
 			}

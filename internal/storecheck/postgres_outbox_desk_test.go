@@ -302,8 +302,9 @@ func TestPostgresOutboxStatus(t *testing.T) {
 			_, err := o.db.ExecContext(t.Context(), q)
 			must(t, err)
 		}
-		t.Cleanup(func() { _, _ = openCleanup(postgresDSN(t), `drop owned by "`+role+`"; drop role "`+role+`"`) })
-		as := strings.Replace(postgresDSN(t), "postgres@", role+"@", 1)
+		dsn := postgresDSN(t)
+		t.Cleanup(func() { _, _ = openCleanup(dsn, `drop owned by "`+role+`"; drop role "`+role+`"`) })
+		as := strings.Replace(dsn, "postgres@", role+"@", 1)
 		ro, err := postgres.New(t.Context(), openDB(t, "pgx", as), o.o)
 		must(t, err)
 		status, err := deskOf(ro).Status(t.Context(), outbox.StatusParams{})
