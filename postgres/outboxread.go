@@ -76,7 +76,7 @@ func (e *events) Read(ctx context.Context, p outbox.ReadParams) (outbox.Page, er
 	if len(open) == 0 {
 		open = all
 	} else {
-		r.page.More = len(open) < len(all)
+		r.page.More = true // what came since the window was opened is not looked at in this call
 	}
 	for i, b := range open {
 		if i > 0 && open[0].w.newer != "" && b.w.newer == "" {

@@ -259,6 +259,20 @@ func TestPostgresOutboxReadsEverything(t *testing.T) {
 	}
 }
 
+// A page that only ends what an earlier one began says that there is more: whoever stops at "no more" would leave events behind.
+func TestPostgresOutboxEndOfWindow(t *testing.T) {
+	t.Parallel()
+	dsn := postgresDSN(t)
+	p := openPgx(t, dsn, migrated(t, dsn, postgres.Options{}))
+	b, r := newBox(t, p.Store), newLogReader(t, p.Store, "main")
+	for i := range 5 {
+		must(t, appendOne(t.Context(), b, "k", fmt.Sprint(i, " a")))
+		wantBodies(t, "a page of one row", r.page(1, 1<<20).Rows, fmt.Sprint(i, " a"))
+		must(t, appendOne(t.Context(), b, "k", fmt.Sprint(i, " b")))
+		wantBodies(t, "until there is no more", r.all(10), fmt.Sprint(i, " b"))
+	}
+}
+
 func TestPostgresOutboxKit(t *testing.T) {
 	t.Parallel()
 	dsn := postgresDSN(t)
