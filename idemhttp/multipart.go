@@ -81,8 +81,8 @@ func (m *multipartReader) head(f *field) bool {
 			return disposition
 		}
 		name, value, ok := strings.Cut(string(line), ":")
-		if !ok || !isToken(name) || strings.ContainsAny(value, "\r\x00") {
-			return false // also a folded line, which begins with a space
+		if !ok || !isToken(name) || strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
+			return false // also a folded line, which begins with a space; and what a field's value may not hold (RFC 9110, 5.5)
 		}
 		value = strings.Trim(value, " \t")
 		switch strings.ToLower(name) {

@@ -33,7 +33,7 @@ func parseWindow(text string) (w window, err error) {
 		return window{older: nothingSeen}, nil
 	}
 	f := strings.Split(text, " ")
-	if len(f) != 3 && len(f) != 7 && len(f) != 8 {
+	if len(f) != 3 && len(f) != 7 && len(f) != 8 || len(f) > 3 && (f[3] == "" || f[len(f)-1] == "") {
 		return w, errWindow
 	}
 	number := func(s string) (n int64) {
