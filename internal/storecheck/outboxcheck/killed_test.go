@@ -134,8 +134,8 @@ func (w *world) strike(point string, n int) {
 	p := w.start(owner, point, after)
 	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
 	defer cancel()
-	if point == "handed over" { // it must have something first, and then somebody has to come for it
-		for w.count(`select count(*) from %s.outbox_cursors where owner = '`+owner+`'`) == 0 {
+	if point == "handed over" { // it must have its half first, those of killed ones included, and then somebody has to come for some of it
+		for w.count(`select count(*) from %s.outbox_cursors where owner = '`+owner+`'`) < outbox.Partitions/2 && ctx.Err() == nil {
 			time.Sleep(5 * time.Millisecond)
 		}
 		other := w.start(fmt.Sprintf("comes-%d", n), "", 0)
