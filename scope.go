@@ -99,13 +99,17 @@ func (e *Engine) Foresee(ctx context.Context, requests []Request) error {
 	if !ok || len(requests) < 2 {
 		return nil
 	}
+	var here call
+	if e.place(ctx, &here) != nil || !here.inTx {
+		return nil // Begin says so
+	}
 	ps := make([]AcquireParams, 0, len(requests))
-	for i := range requests {
-		c := newCall(e, ctx, &requests[i], e.operation(requests[i].Key.Operation))
-		if c.check() != nil || e.place(ctx, c) != nil || !c.inTx || c.op.Guard != GuardAtomic || c.digest() != nil {
-			continue
+	for _, r := range requests {
+		r.Snapshot = nil // is not looked for
+		c := &call{e: e, ctx: ctx, req: r, key: r.Key, op: e.operation(r.Key.Operation)}
+		if c.check() == nil && c.op.Guard == GuardAtomic && c.digest() == nil {
+			ps = append(ps, c.p)
 		}
-		ps = append(ps, c.p)
 	}
 	limit := within(ctx, e.cfg.AcquireTimeout)
 	defer limit.end(context.Canceled)

@@ -187,7 +187,7 @@ func (s *Store) claimAtomic(ctx context.Context, t *session, p idempo.AcquirePar
 	var r rows
 	var l locking
 	var err error
-	if f, ok := t.taken(p.Key.Tenant, p.Key.Operation, ids[0]); ok {
+	if f := t.taken(p.Key, ids); f != nil {
 		l, r = f.l, f.r
 	} else if l, err = s.lockAndRead(ctx, t, p, ids, &r); err != nil {
 		return idempo.Acquired{}, busy, err

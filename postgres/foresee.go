@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"slices"
 
 	"github.com/idempo/idempo"
 	"github.com/idempo/idempo/inbox"
@@ -13,8 +14,9 @@ var _ inbox.Foreseer = receipts{}
 // foreseen is what one flight for many keys said of one of them: exactly what its claim would have asked for itself. It is
 // used once.
 type foreseen struct {
-	l locking
-	r rows
+	ids []string // the digests that were asked about
+	l   locking
+	r   rows
 }
 
 // ahead reports whether it is worth to look ahead in t: it is one of InTx, and the port sends many statements at once.
@@ -29,15 +31,18 @@ func (t *session) alive() bool {
 	return ok && t.tx != nil && p.Alive(t.tx) == nil
 }
 
-// taken returns what was foreseen of a key, and forgets it. t is locked.
-func (t *session) taken(tenant, operation, id string) (*foreseen, bool) {
+// taken returns what was foreseen of a claim of ids, and forgets it; nil where that was of other digests. t is locked.
+func (t *session) taken(key idempo.Key, ids []string) *foreseen {
 	if len(t.foreseen) == 0 || !t.alive() {
-		return nil, false
+		return nil
 	}
-	k := idempo.Key{Tenant: tenant, Operation: operation, ID: id}
-	f, ok := t.foreseen[k]
-	delete(t.foreseen, k)
-	return f, ok
+	key.ID = ids[0]
+	f := t.foreseen[key]
+	delete(t.foreseen, key)
+	if f == nil || !slices.Equal(f.ids, ids) {
+		return nil
+	}
+	return f
 }
 
 // Foresee is what idempo.Engine.Foresee asks for: the locks and reads of all claims in one flight, where the port has such (idempgx); else
@@ -58,7 +63,7 @@ func (s *Store) Foresee(ctx context.Context, ps []idempo.AcquireParams) error {
 		if seen[k] != nil || t.find(p.Key, ids) != nil {
 			continue
 		}
-		f := &foreseen{}
+		f := &foreseen{ids: ids}
 		seen[k] = f
 		all = append(all, f)
 		statements = append(statements, s.locking(t, p, ids, &f.l, t.tx == nil && len(all) == 1), s.reading(&f.r, p.Key, ids, p.Now))

@@ -143,6 +143,32 @@ func TestPostgresFlights(t *testing.T) {
 	}
 }
 
+// What was foreseen of a key alone is no answer to a claim that names a business identity, too.
+func TestPostgresForeseeOtherDigests(t *testing.T) {
+	t.Parallel()
+	dsn := postgresDSN(t)
+	p := openPgx(t, dsn, migrated(t, dsn, postgres.Options{}))
+	e := pgEngine(t, p)
+	first := request("atomic", "first")
+	first.Unique = []string{"transaction 7"}
+	_, err := e.Do(t.Context(), first, nothing)
+	must(t, err)
+	must(t, e.InTx(t.Context(), func(ctx context.Context) error {
+		second, third := request("atomic", "second"), request("atomic", "third")
+		must(t, e.Foresee(ctx, []idempo.Request{second, third}))
+		second.Unique = first.Unique
+		b, err := e.Begin(ctx, second)
+		must(t, err)
+		if b.Verdict != idempo.VerdictReplay || !b.Identity {
+			t.Errorf("%q, identity %v: want the answer of the first", b.Verdict, b.Identity)
+		}
+		if b, err = e.Begin(ctx, third); err != nil || b.Verdict != idempo.VerdictRun {
+			t.Fatalf("%q, %v", b.Verdict, err)
+		}
+		return b.Claim.Complete(ctx, idempo.Result{Status: 201})
+	}))
+}
+
 // A batch of messages asks for its keys in one flight and for its lanes in another; the rest is the handlers' own.
 func TestPostgresBatchFlights(t *testing.T) {
 	t.Parallel()
