@@ -172,41 +172,20 @@ func (a *app) inboxListCommand() *cobra.Command {
 }
 
 func (a *app) inboxList(ctx context.Context, d *desk, find operator.FindMessages, limit int) error {
-	shown := 0
-	for {
-		if find.Limit = 500; limit > 0 {
-			find.Limit = min(500, limit-shown)
-		}
+	return pages(a, "messages", 500, limit, find.After, func(limit int, after string) ([]inbox.Receipt, string, error) {
+		find.Limit, find.After = limit, after
 		page, err := d.Messages(ctx, operator.ListMessagesParams{By: d.by, Find: find})
-		if err != nil {
-			return err
+		return page.Messages, page.Next, err
+	}, func(r inbox.Receipt, first bool) error {
+		if a.json {
+			return a.out.object(operator.MessageRowOf(r))
 		}
-		for _, r := range page.Messages {
-			if a.json {
-				err = a.out.object(operator.MessageRowOf(r))
-			} else {
-				if shown == 0 {
-					a.out.printf(messageFormat, "NUMBER", "STATUS", "RECEIVED", "SUBSCRIBER", "ID")
-				}
-				a.out.line(a.messageRow(r))
-				err = a.out.failed
-			}
-			if shown++; err != nil {
-				return err
-			}
+		if first {
+			a.out.printf(messageFormat, "NUMBER", "STATUS", "RECEIVED", "SUBSCRIBER", "ID")
 		}
-		switch {
-		case page.Next == "":
-			if shown == 0 && !a.json {
-				a.err.line("no messages match")
-			}
-			return nil
-		case limit > 0 && shown == limit:
-			a.err.printf("more: --after %s\n", page.Next)
-			return nil
-		}
-		find.After = page.Next
-	}
+		a.out.line(a.messageRow(r))
+		return a.out.failed
+	})
 }
 
 const messageFormat = "%-8s  %-18s  %8s  %-14s  %s\n"

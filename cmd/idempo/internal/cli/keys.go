@@ -168,33 +168,17 @@ func (a *app) keysList(c *cobra.Command, l listFlags) error {
 		return err
 	}
 	defer d.close()
-	shown, last := 0, idempo.Key{}
-	for {
-		if p.Limit = 500; l.limit > 0 {
-			p.Limit = min(500, l.limit-shown)
-		}
+	return pages(a, "keys", 500, l.limit, p.After, func(limit int, after string) ([]idempo.Record, string, error) {
+		p.Limit, p.After = limit, after
 		page, err := d.List(ctx, operator.ListParams{By: d.by, Find: p, Stuck: l.stuck})
 		if err != nil {
-			return interrupted(ctx, err)
+			return nil, "", interrupted(ctx, err)
 		}
-		for _, r := range page.Records {
-			shown, last = shown+1, r.Key
-			if err := a.printListed(r, shown == 1); err != nil {
-				return err
-			}
+		if n := len(page.Records); page.Next != "" && n == limit { // right behind what was shown
+			page.Next = operator.Cursor(page.Records[n-1].Key)
 		}
-		switch {
-		case page.Next == "":
-			if shown == 0 && !a.json {
-				a.err.line("no keys match")
-			}
-			return nil
-		case l.limit > 0 && shown == l.limit:
-			a.err.printf("more: --after %s\n", operator.Cursor(last))
-			return nil
-		}
-		p.After = page.Next
-	}
+		return page.Records, page.Next, nil
+	}, a.printListed)
 }
 
 func interrupted(ctx context.Context, err error) error {

@@ -99,33 +99,14 @@ func (a *app) keysAudit(c *cobra.Command, l auditFlags, args []string) error {
 	}
 	defer d.close()
 	p.By = d.by
-	shown := 0
-	for {
-		if l.limit > 0 {
-			p.Find.Limit = min(500, l.limit-shown)
-		}
+	return pages(a, "audit rows", 500, l.limit, p.Find.After, func(limit int, after string) ([]operator.Entry, string, error) {
+		p.Find.Limit, p.Find.After = limit, after
 		page, err := d.Audit(ctx, p)
 		if err != nil {
-			return interrupted(ctx, err)
+			return nil, "", interrupted(ctx, err)
 		}
-		for _, e := range page.Entries {
-			shown++
-			if err := a.printEntry(e); err != nil {
-				return err
-			}
-		}
-		switch {
-		case page.Next == "":
-			if shown == 0 && !a.json {
-				a.err.line("no audit rows match")
-			}
-			return nil
-		case l.limit > 0 && shown == l.limit:
-			a.err.printf("more: --after %s\n", page.Next)
-			return nil
-		}
-		p.Find.After = page.Next
-	}
+		return page.Entries, page.Next, nil
+	}, func(e operator.Entry, _ bool) error { return a.printEntry(e) })
 }
 
 // printEntry writes an audit row: for a person two lines or more, of 80 columns where the data allows it.

@@ -228,41 +228,22 @@ func (a *app) outboxListCommand() *cobra.Command {
 }
 
 func (a *app) outboxList(ctx context.Context, d *desk, find operator.FindEvents, limit int) error {
-	shown := 0
-	for {
-		if find.Limit = 500; limit > 0 {
-			find.Limit = min(500, limit-shown)
-		}
+	var now time.Time
+	return pages(a, "events", 500, limit, find.After, func(limit int, after string) ([]outbox.Aside, string, error) {
+		find.Limit, find.After = limit, after
 		page, err := d.Events(ctx, operator.ListEventsParams{By: d.by, Find: find})
-		if err != nil {
-			return err
+		now = page.Now
+		return page.Events, page.Next, err
+	}, func(e outbox.Aside, first bool) error {
+		if a.json {
+			return a.out.object(operator.EventRowOf(e))
 		}
-		for _, e := range page.Events {
-			if a.json {
-				err = a.out.object(operator.EventRowOf(e))
-			} else {
-				if shown == 0 {
-					a.out.printf(eventFormat, "ID", "STATUS", "APPENDED", "TOPIC")
-				}
-				a.out.line(a.eventRow(e, page.Now))
-				err = a.out.failed
-			}
-			if shown++; err != nil {
-				return err
-			}
+		if first {
+			a.out.printf(eventFormat, "ID", "STATUS", "APPENDED", "TOPIC")
 		}
-		switch {
-		case page.Next == "":
-			if shown == 0 && !a.json {
-				a.err.line("no events match")
-			}
-			return nil
-		case limit > 0 && shown >= limit:
-			a.err.printf("more: --after %s\n", page.Next)
-			return nil
-		}
-		find.After = page.Next
-	}
+		a.out.line(a.eventRow(e, now))
+		return a.out.failed
+	})
 }
 
 const eventFormat = "%-36s  %-9s  %8s  %s\n"

@@ -248,33 +248,11 @@ func (a *app) printHook(r inbox.Receipt, first bool) error {
 }
 
 func (a *app) listHooks(ctx context.Context, d *desk, find operator.FindHooks, limit int) error {
-	shown := 0
-	for {
-		if find.Limit = 200; limit > 0 {
-			find.Limit = min(200, limit-shown)
-		}
+	return pages(a, "events", 200, limit, find.After, func(limit int, after string) ([]inbox.Receipt, string, error) {
+		find.Limit, find.After = limit, after
 		page, err := d.Hooks(ctx, operator.HooksParams{By: d.by, Find: find})
-		if err != nil {
-			return err
-		}
-		for _, r := range page.Messages {
-			if err := a.printHook(r, shown == 0); err != nil {
-				return err
-			}
-			shown++
-		}
-		switch {
-		case page.Next == "":
-			if shown == 0 && !a.json {
-				a.err.line("no events match")
-			}
-			return nil
-		case limit > 0 && shown == limit:
-			a.err.printf("more: --after %s\n", page.Next)
-			return nil
-		}
-		find.After = page.Next
-	}
+		return page.Messages, page.Next, err
+	}, a.printHook)
 }
 
 // listBlocked shows for each lane that waits what it waits for, and how many wait behind that.
