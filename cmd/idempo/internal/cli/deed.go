@@ -121,13 +121,7 @@ func actMany[T any](ctx context.Context, stop <-chan struct{}, a *app, d *deed, 
 	if err := sayMany(a, d, m, got, false); err != nil {
 		return err
 	}
-	switch {
-	case got.Stopped:
-		return &failure{exit: exitInterrupted, silent: true}
-	case got.Failed > 0:
-		return &failure{exit: exitNo, silent: true}
-	}
-	return nil
+	return bulkEnd(got.Stopped, got.Failed)
 }
 
 // planMany shows on stderr what will be done before it asks.
@@ -151,10 +145,7 @@ func totalMany[T any](a *app, m many[T], h operator.Handled[T], dry bool) {
 	} else {
 		a.err.printf("%s %s, %d had moved", count(h.OK, m.noun), m.done, h.Failed)
 	}
-	if h.Skipped > 0 {
-		a.err.printf(", %d passed over: their state does not allow it", h.Skipped)
-	}
-	a.err.line("")
+	a.passedOver(h.Skipped)
 }
 
 // sayMany says how it went, and how it goes on where it ended early.
@@ -165,21 +156,11 @@ func sayMany[T any](a *app, d *deed, m many[T], h operator.Handled[T], dry bool)
 			Code  string `json:"code"`
 			State string `json:"state"`
 		}
-		out := struct {
-			Schema   int    `json:"schema"`
-			Action   string `json:"action"`
-			Matched  int    `json:"matched"`
-			OK       int    `json:"ok"`
-			Failed   int    `json:"failed"`
-			Skipped  int    `json:"skipped"`
-			Failures []one  `json:"failures"`
-			Next     string `json:"next,omitempty"`
-			DryRun   bool   `json:"dry_run"`
-		}{1, m.verb, h.Looked, h.OK, h.Failed, h.Skipped, []one{}, h.Next, dry}
+		failures := []one{}
 		for _, f := range h.Failures {
-			out.Failures = append(out.Failures, one{m.obj(f.Item), f.Err.Code, string(f.Err.State)})
+			failures = append(failures, one{m.obj(f.Item), f.Err.Code, string(f.Err.State)})
 		}
-		return a.out.object(out)
+		return a.out.object(tally{1, m.verb, h.Looked, h.OK, h.Failed, h.Skipped, failures, h.Next, dry})
 	}
 	if dry {
 		planMany(a, m, h)
@@ -189,15 +170,51 @@ func sayMany[T any](a *app, d *deed, m many[T], h operator.Handled[T], dry bool)
 	for _, f := range h.Failures {
 		a.out.printf("%s  %s: is now %s\n", m.row(f.Item), f.Err.Code, f.Err.State)
 	}
-	if h.Next == "" {
-		return a.out.failed
+	return a.goesOn(h.Next, h.Stopped)
+}
+
+// tally is how a bulk of keys, messages or events went, as JSON. The code and state of each of Failures stand beside what it was.
+type tally struct {
+	Schema   int    `json:"schema"`
+	Action   string `json:"action"`
+	Matched  int    `json:"matched"`
+	OK       int    `json:"ok"`
+	Failed   int    `json:"failed"`
+	Skipped  int    `json:"skipped"`
+	Failures any    `json:"failures"`
+	Next     string `json:"next,omitempty"`
+	DryRun   bool   `json:"dry_run"`
+}
+
+// passedOver ends a line of totals.
+func (a *app) passedOver(skipped int) {
+	if skipped > 0 {
+		a.err.printf(", %d passed over: their state does not allow it", skipped)
 	}
-	why := "there are more"
-	if h.Stopped {
-		why = "stopped"
+	a.err.line("")
+}
+
+// goesOn says on stderr how a bulk goes on that ended early.
+func (a *app) goesOn(next string, stopped bool) error {
+	if next != "" {
+		why := "there are more"
+		if stopped {
+			why = "stopped"
+		}
+		a.err.printf("%s; this goes on:\n  %s\n", why, a.again(next))
 	}
-	a.err.printf("%s; this goes on:\n  %s\n", why, a.again(h.Next))
 	return a.out.failed
+}
+
+// bulkEnd is the exit of a bulk.
+func bulkEnd(stopped bool, failed int) error {
+	switch {
+	case stopped:
+		return &failure{exit: exitInterrupted, silent: true}
+	case failed > 0:
+		return &failure{exit: exitNo, silent: true}
+	}
+	return nil
 }
 
 // count is a number of things, in words: 1 message, 2 messages.

@@ -62,13 +62,7 @@ func (a *app) actBulk(c *cobra.Command, v *acting, find operator.FindParams, res
 	if err := a.sayBulk(v, done, false); err != nil {
 		return err
 	}
-	switch {
-	case done.Stopped:
-		return &failure{exit: exitInterrupted, silent: true}
-	case done.Failed > 0:
-		return &failure{exit: exitNo, silent: true}
-	}
-	return nil
+	return bulkEnd(done.Stopped, done.Failed)
 }
 
 // sayPlan shows on stderr what a bulk will do before it asks.
@@ -90,10 +84,7 @@ func (a *app) sayTotals(v *acting, b operator.Bulked, dry bool) {
 	} else {
 		a.err.printf("%d keys %s, %d had moved", b.OK, verb, b.Failed)
 	}
-	if b.Skipped > 0 {
-		a.err.printf(", %d passed over: their state does not allow it", b.Skipped)
-	}
-	a.err.line("")
+	a.passedOver(b.Skipped)
 }
 
 // sayBulk says how a bulk went, and how it goes on where it ended early.
@@ -104,21 +95,11 @@ func (a *app) sayBulk(v *acting, b operator.Bulked, dry bool) error {
 			Code   string `json:"code"`
 			State  string `json:"state"`
 		}
-		out := struct {
-			Schema   int    `json:"schema"`
-			Action   string `json:"action"`
-			Matched  int    `json:"matched"`
-			OK       int    `json:"ok"`
-			Failed   int    `json:"failed"`
-			Skipped  int    `json:"skipped"`
-			Failures []one  `json:"failures"`
-			Next     string `json:"next,omitempty"`
-			DryRun   bool   `json:"dry_run"`
-		}{1, string(v.action), b.Looked, b.OK, b.Failed, b.Skipped, []one{}, b.Next, dry}
+		failures := []one{}
 		for _, f := range b.Failures {
-			out.Failures = append(out.Failures, one{f.Record.Ref(), operator.CodeOf(f.Err), string(f.Record.State)})
+			failures = append(failures, one{f.Record.Ref(), operator.CodeOf(f.Err), string(f.Record.State)})
 		}
-		return a.out.object(out)
+		return a.out.object(tally{1, string(v.action), b.Looked, b.OK, b.Failed, b.Skipped, failures, b.Next, dry})
 	}
 	if dry {
 		a.sayPlan(v, b)
@@ -128,15 +109,7 @@ func (a *app) sayBulk(v *acting, b operator.Bulked, dry bool) error {
 	for _, f := range b.Failures {
 		a.out.printf("%s  %s  is now %s\n", f.Record.Ref(), operator.CodeOf(f.Err), f.Record.State)
 	}
-	if b.Next == "" {
-		return a.out.failed
-	}
-	why := "there are more"
-	if b.Stopped {
-		why = "stopped"
-	}
-	a.err.printf("%s; this goes on:\n  %s\n", why, a.again(b.Next))
-	return a.out.failed
+	return a.goesOn(b.Next, b.Stopped)
 }
 
 // again is this command line with a cursor, so that it goes on where it ended. No password is repeated.
