@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/idempo/idempo/internal/editdistance"
 )
 
 // Statement is x-idempotency: what one HTTP operation promises about repeated calls. A zero member is not stated. Durations are ISO
@@ -276,7 +278,7 @@ func (r rule) normal(n *Node) *Node {
 func hint(name string, known map[string]rule) string {
 	best, at := "", 3
 	for k := range known {
-		if d := distance(strings.ToLower(name), strings.ToLower(k)); d < at || d == at && k < best {
+		if d := editdistance.Between(strings.ToLower(name), strings.ToLower(k)); d < at || d == at && k < best {
 			best, at = k, d
 		}
 	}
@@ -284,26 +286,6 @@ func hint(name string, known map[string]rule) string {
 		return ""
 	}
 	return ": did you mean " + best + "?"
-}
-
-// distance is how many characters differ between two short words.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		before := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			before, row[j+1] = row[j+1], min(before+cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }
 
 // overlay merges member by member: what over says replaces what n says; objects are merged, lists replaced.

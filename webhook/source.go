@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/idempo/idempo/internal/editdistance"
 )
 
 // Retry is how a failed event is tried again.
@@ -260,33 +262,9 @@ func families() []string {
 func nearest(got string, all []Profile) string {
 	best, least := "", max(2, len(got)/3)+1
 	for _, p := range all {
-		if d := distance(got, p.Name); d < least {
+		if d := editdistance.Between(got, p.Name); d < least {
 			best, least = p.Name, d
 		}
 	}
 	return best
-}
-
-// distance counts the bytes to insert, remove or replace.
-func distance(a, b string) int {
-	if len(a) > 64 {
-		return len(a)
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }
