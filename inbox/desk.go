@@ -248,20 +248,22 @@ func (in *Inbox) Release(ctx context.Context, tenant, lane string) (string, erro
 // FirstHeld returns the lowest integer version among receipts that hold their lane, and the version before it; "" where
 // there is none. Such a lane goes on from first if its version is put to before.
 func FirstHeld(held []Receipt) (first, before string) {
-	var low version
-	for _, r := range held {
-		v, ok := parseVersion(r.Message.Version, false)
-		if !ok || !r.Holds {
-			continue
-		}
-		if c, _ := v.compare(low); low == "" || c < 0 {
-			low = v
-		}
-	}
+	low := lowestHeld("", held)
 	if low == "" {
 		return "", ""
 	}
 	return string(low), string(low.before())
+}
+
+// lowestHeld is the lowest version of receipts that hold their lane, or low where that is lower; "": there is none.
+func lowestHeld(low version, held []Receipt) version {
+	for _, r := range held {
+		v, ok := parseVersion(r.Message.Version, false)
+		if c, _ := v.compare(low); ok && r.Holds && (low == "" || c < 0) {
+			low = v
+		}
+	}
+	return low
 }
 
 func sortedKeys(m map[string]bool) []string { return slices.Sorted(maps.Keys(m)) }

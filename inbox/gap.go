@@ -40,16 +40,10 @@ func (d *delivery) lowest(ctx context.Context) (low version, err error) {
 		if err != nil {
 			return "", err
 		}
-		for _, r := range rs {
-			p.After = r.Seq
-			v, ok := parseVersion(r.Message.Version, false)
-			if c, _ := v.compare(low); ok && r.Holds && (low == "" || c < 0) {
-				low = v
-			}
-		}
-		if len(rs) < p.Limit {
+		if low = lowestHeld(low, rs); len(rs) < p.Limit {
 			return low, nil
 		}
+		p.After = rs[len(rs)-1].Seq
 	}
 }
 
